@@ -40,8 +40,8 @@ test: layer
 	$(TEST) --workspace
 
 # The same in two parts: all but the tests that use a Vulkan device, and those.
-ON_DEVICE = attention:: choices:: conv2d:: devices:: flash:: forced:: goldens:: kernels:: limits:: many_rows:: megakernel:: \
-  moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: spoilt:: subnormal:: \
+ON_DEVICE = attention:: foreign_policies:: conv2d:: devices:: flash:: kernel_variants:: goldens:: kernels:: buffer_limits:: many_rows:: megakernel:: \
+  moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: nan_logits:: subnormal:: \
   synthetic:: tower:: tune:: upload:: vulkan:: on_a_device without_subgroups
 test-host: layer
 	$(TEST) --workspace -- $(addprefix --skip ,$(ON_DEVICE))

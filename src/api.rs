@@ -25,7 +25,7 @@ use crate::text::Tokenizer;
 use crate::{conversation, model, Error, Result};
 use answer::{refused, wait};
 use options::Source;
-use pumex_serve::engine::{Embed, Embedded, Engine, PromptPart};
+use pumex_serve::engine::{Embed, EmbeddingResult, Engine, PromptPart};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::oneshot;
@@ -183,7 +183,7 @@ impl Model {
         model.embed(&Embed { inputs, truncate, pooling, normalize }, reply).map_err(refused)?;
         let gone = |_| Error::Request("the model gave up this request".into());
         let all = wait(done).map_err(gone)?.map_err(refused)?;
-        Ok(all.into_iter().map(|Embedded { vectors, tokens }| (vectors, tokens)).collect())
+        Ok(all.into_iter().map(|EmbeddingResult { vectors, tokens }| (vectors, tokens)).collect())
     }
 
     /// The logits after each of these ids, `[ids][n_vocab]`. The model is loaded once more for that, at the first call.

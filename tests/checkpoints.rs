@@ -6,7 +6,7 @@ use crate::seeded::Recipe;
 use crate::util;
 use pumex::conversation::{rows, Checkpoints};
 use pumex::cpu::{Fast, Reference, Settings, Sizes};
-use pumex::dialogue::{Answer, Asked, Message, Speaker, Style, Talk};
+use pumex::dialogue::{Answer, AnswerOptions, Message, Speaker, Style, Talk};
 use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
 use pumex::model;
@@ -64,7 +64,7 @@ impl<'a> Setting<'a> {
 
     fn answer(&mut self) -> Answer {
         let stop = AtomicBool::new(false);
-        let asked = Asked { predict: 6, budget: None, stops: &[], keep: None, ignore_ends: true, stop: &stop };
+        let asked = AnswerOptions { predict: 6, budget: None, stops: &[], keep: None, ignore_ends: true, stop: &stop };
         let prompt = self.style.prompt(self.talk.messages()).unwrap();
         let ids = self.style.ids(&self.speaker.tokenizer, &prompt).unwrap();
         self.speaker.answer(&self.style, (&prompt, ids), (&asked, None), &mut |_| Ok(())).unwrap()
@@ -154,7 +154,7 @@ fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
     let truth = feed(&mut runner, 0, &whole);
     runner.forget(0, 0);
     for cut in [10, 20, 30] {
-        let from = runner.held(0);
+        let from = runner.sequence_len(0);
         feed(&mut runner, from, &whole[from..cut]);
         kept.keep(&mut runner, 0, &whole[..cut]).unwrap();
         kept.keep(&mut runner, 0, &whole[..cut]).unwrap(); // known already
@@ -163,7 +163,7 @@ fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
     assert_eq!(lengths(&kept), [20, 30]);
     // The longest beginning, and not one that ends behind what is wanted.
     assert_eq!(kept.resume(&mut runner, 0, &whole[..30], &whole[..29]).unwrap(), 20);
-    assert_eq!((runner.held(0), lengths(&kept)), (20, vec![30, 20]));
+    assert_eq!((runner.sequence_len(0), lengths(&kept)), (20, vec![30, 20]));
     let n_vocab = runner.n_vocab();
     assert_eq!(feed(&mut runner, 20, &whole[20..]), truth[20 * n_vocab..], "as if computed anew");
     // A sequence that needs no checkpoint stays as it is.
@@ -171,9 +171,9 @@ fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
     let other = text(2, 40);
     assert_eq!(kept.resume(&mut runner, 0, &whole, &other).unwrap(), 0);
     kept.retain_beginnings(&mut runner, &whole[..25]);
-    assert_eq!((lengths(&kept), runner.held(1) + runner.held(2)), (vec![20], 20));
+    assert_eq!((lengths(&kept), runner.sequence_len(1) + runner.sequence_len(2)), (vec![20], 20));
     assert!(kept.let_oldest_go(&mut runner) && !kept.let_oldest_go(&mut runner));
-    assert_eq!(runner.held(1) + runner.held(2), 0);
+    assert_eq!(runner.sequence_len(1) + runner.sequence_len(2), 0);
     let mut off = Checkpoints::default();
     feed(&mut runner, 0, &other);
     off.keep(&mut runner, 0, &other).unwrap();

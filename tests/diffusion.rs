@@ -48,7 +48,7 @@ impl Case {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
-            algorithm: Algorithm::numbered(self.algorithm).unwrap(),
+            algorithm: Algorithm::from_number(self.algorithm).unwrap(),
             schedule: if self.block > 0 { Schedule::Blocks(self.block) } else { Schedule::Times(self.eps) },
             algorithm_temperature: self.algorithm_temperature,
             guidance: self.guidance,
@@ -133,10 +133,10 @@ fn settings_that_do_not_hold_together_are_refused_by_name() {
 }
 
 /// A model in a file, whose vocabulary are letters and digits, gone with this.
-struct Made(PathBuf);
+struct TemporaryModel(PathBuf);
 
-impl Made {
-    fn new(name: &str, shifted: bool) -> Made {
+impl TemporaryModel {
+    fn new(name: &str, shifted: bool) -> TemporaryModel {
         let mut recipe = Recipe::named(name);
         let letters = ('a'..='z').chain('A'..='Z').chain('0'..='9').map(|c| json!(c.to_string()));
         let tokens: Vec<Value> = letters.chain([json!("<s>"), json!("<mask>")]).collect();
@@ -155,7 +155,7 @@ impl Made {
         recipe.keys.extend(keys.map(|(key, value)| (key.to_string(), value)));
         let path = std::env::temp_dir().join(format!("pumex-diffusion-{name}-{}.gguf", std::process::id()));
         std::fs::write(&path, recipe.bytes()).unwrap();
-        Made(path)
+        TemporaryModel(path)
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -172,7 +172,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TemporaryModel {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -202,7 +202,7 @@ fn flags(case: &Case) -> Vec<String> {
 #[test]
 fn run_writes_by_diffusion_what_llama_cpp_writes() {
     for (name, shifted) in [("llada", 0), ("rnd1", 1)] {
-        let made = Made::new(name, shifted > 0);
+        let made = TemporaryModel::new(name, shifted > 0);
         let mut tried = 0;
         let like = |case: &Case| case.model == name && case.shifted == shifted && case.prompt.len() == 4;
         for case in cases().into_iter().filter(like) {
@@ -213,7 +213,7 @@ fn run_writes_by_diffusion_what_llama_cpp_writes() {
         }
         assert!(tried > 5, "{name}: {tried}");
     }
-    let made = Made::new("dream", false);
+    let made = TemporaryModel::new("dream", false);
     let usual = ["--top-k", "1", "--seed", "1", "--diffusion-steps", "4"];
     // A window of the prompt and what -n says.
     assert_eq!(made.ids(&[&usual[..], &["-n", "6"]].concat()).len(), 6);
@@ -226,7 +226,7 @@ fn run_writes_by_diffusion_what_llama_cpp_writes() {
 
 #[test]
 fn flags_that_do_not_go_with_diffusion_are_refused_by_name() {
-    let made = Made::new("llada-moe", false);
+    let made = TemporaryModel::new("llada-moe", false);
     let long = ["-n", "9999"];
     let wrong: [(&[&str], &str); 9] = [
         (&["--diffusion-steps", "0"], "--diffusion-steps"),

@@ -58,14 +58,14 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// A command of a document: where it stands, its words after `pumex`, and whether it is marked as run.
-struct Shown {
+struct DocumentedCommand {
     at: String,
     args: Vec<String>,
     runs: bool,
 }
 
 /// Every line `$ pumex ...` in a fenced block.
-fn shown() -> Vec<Shown> {
+fn shown() -> Vec<DocumentedCommand> {
     let mut found = Vec::new();
     for (name, text) in documents() {
         let mut fence: Option<&str> = None;
@@ -77,7 +77,7 @@ fn shown() -> Vec<Shown> {
             }
             if let (Some(info), Some(command)) = (fence, line.strip_prefix("$ pumex")) {
                 let runs = info.split(',').any(|mark| mark == "runs");
-                found.push(Shown { at: format!("{name}:{}", i + 1), args: words(command), runs });
+                found.push(DocumentedCommand { at: format!("{name}:{}", i + 1), args: words(command), runs });
             }
         }
     }
@@ -115,7 +115,7 @@ fn flags() -> BTreeMap<(String, String), bool> {
 fn commands_of_the_documents_are_the_programs() {
     let (known, shown) = (flags(), shown());
     assert!(shown.len() > 30, "{}", shown.len());
-    for Shown { at, args, .. } in &shown {
+    for DocumentedCommand { at, args, .. } in &shown {
         let (command, rest) = args.split_first().unwrap_or_else(|| panic!("{at}: no command"));
         // Commands that have no flags but help's.
         let is_known =
@@ -154,9 +154,9 @@ fn commands_marked_as_run_do_run() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("text.txt"), "In the beginning was the word, and the word was good. ".repeat(40))
         .unwrap();
-    let shown: Vec<Shown> = shown().into_iter().filter(|shown| shown.runs).collect();
+    let shown: Vec<DocumentedCommand> = shown().into_iter().filter(|shown| shown.runs).collect();
     assert!(shown.len() > 15, "{}", shown.len());
-    for Shown { at, args, .. } in &shown {
+    for DocumentedCommand { at, args, .. } in &shown {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
         let command = command.args(args).current_dir(&folder).stdin(Stdio::null()).env_remove("RUST_LOG");
         let done = command.env("LLAMA_ARG_DEVICE", "cpu").env("XDG_CACHE_HOME", &folder).output().unwrap();

@@ -23,7 +23,7 @@ const ODD: [u64; 12] =
     [0, 1, 2, 7, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 0x7fff_ffff_ffff_ffff, u64::MAX];
 
 fn below(rng: &mut Rng, n: usize) -> usize {
-    rng.below(u32::try_from(n.max(1)).unwrap_or(u32::MAX)) as usize
+    rng.next_below(u32::try_from(n.max(1)).unwrap_or(u32::MAX)) as usize
 }
 
 /// A seed with some of its bytes changed.

@@ -4,7 +4,7 @@ use crate::util;
 use pumex::conversation::{generate_within, Request, Stats, StopReason};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::Gguf;
-use pumex::grammar::{self, Constrained, Source};
+use pumex::grammar::{self, GrammarMask, Source};
 use pumex::sample::{Allowed, SampleRequest, Sampler, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token};
 use pumex::text::Tokenizer;
@@ -20,7 +20,7 @@ fn text(
     chain: SamplerOptions,
 ) -> Result<(Vec<u32>, Stats)> {
     let vocabulary = grammar::vocabulary(tokenizer, &[])?;
-    let mut constrained = Constrained::new(grammar::matcher(&vocabulary, source)?);
+    let mut constrained = GrammarMask::new(grammar::matcher(&vocabulary, source)?);
     let prompt = tokenizer.encode("Once upon a time", true, false)?;
     let stop = AtomicBool::new(false);
     let is_end = |id| tokenizer.is_end(id);
@@ -79,7 +79,7 @@ fn a_schema_gives_its_json_and_the_same_on_host_and_device() {
         let before = device.counters().bytes_from_device;
         let (ids, stats) = text(device, &tokenizer, &source, chain).unwrap();
         assert_eq!(ids, truth, "chain {i}");
-        assert_eq!(device.held(0), stats.held, "what ran ahead in vain is forgotten");
+        assert_eq!(device.sequence_len(0), stats.held, "what ran ahead in vain is forgotten");
         let read = (device.counters().bytes_from_device - before) / ids.len() as u64;
         let most = [64, 64, 64, 3000, 3000, 6000][i];
         assert!(read <= most, "chain {i}: {read} bytes of each token");

@@ -63,7 +63,7 @@ impl Case {
 impl Lab {
     pub fn open() -> Option<Lab> {
         let device = crate::util::device(false)?;
-        let words = pumex_quant::tables::packed();
+        let words = pumex_quant::tables::pack_all();
         let codebooks = device.buffer("codebooks", 4 * words.len() as u64, Class::Params).unwrap();
         codebooks.write(0, bytemuck::cast_slice(&words));
         Some(Lab { kernels: Kernels::new(&device), codebooks, device, rng: Rng::new(7) })
@@ -85,7 +85,7 @@ impl Lab {
         let (mut block, mut out) = (vec![0u8; format.block_bytes], vec![0f32; format.block_len]);
         for _ in 0..rows * k / format.block_len {
             loop {
-                block.iter_mut().for_each(|b| *b = self.rng.below(256) as u8);
+                block.iter_mut().for_each(|b| *b = self.rng.next_below(256) as u8);
                 (format.decode)(&block, &mut out);
                 let most = out.iter().fold(0f32, |a, x| a.max(x.abs()));
                 if format.first_non_finite(&block).is_none() && (1e-2..1e2).contains(&most) {
@@ -509,8 +509,8 @@ fn a_wait_for_a_value_in_the_past_returns_and_a_device_is_known_by_name() {
     let recording = lab.device.recorder().unwrap().finish().unwrap();
     let value = lab.device.submit(&recording).unwrap();
     lab.device.wait(value).unwrap();
-    assert!(lab.device.reached(value).unwrap());
-    assert!(!lab.device.reached(value + 1).unwrap());
+    assert!(lab.device.is_reached(value).unwrap());
+    assert!(!lab.device.is_reached(value + 1).unwrap());
     let error =
         vk::Device::open(&vk::Options { select: vk::Select::Name("no such card".into()), ..Default::default() });
     assert!(error.err().unwrap().to_string().contains("no such card"));

@@ -1,9 +1,9 @@
 //! Models at hand: `pull`, `list`, `show` and `rm` over the cache and a folder, and a server that fetches into its folder.
 #![cfg(all(feature = "download", feature = "serve"))]
 
-#[path = "../cli/src/aside.rs"]
+#[path = "../cli/src/ollama_sidecar.rs"]
 #[allow(dead_code)]
-mod aside;
+mod ollama_sidecar;
 #[path = "../cli/src/help.rs"]
 #[allow(dead_code)]
 mod help;
@@ -140,9 +140,9 @@ fn models_are_pulled_listed_shown_and_removed_by_name() {
 }
 
 /// A server that ends with the test.
-struct Served(Child);
+struct ServerProcess(Child);
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -181,7 +181,7 @@ fn a_server_fetches_into_its_folder_and_tells_of_requests() {
     ]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let _served = Served(child);
+    let _served = ServerProcess(child);
     let mut told = Vec::new();
     let address = loop {
         let line = lines.next().expect("the server listens");

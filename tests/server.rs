@@ -6,7 +6,7 @@ mod connections;
 mod embedding;
 mod faults;
 mod fields;
-mod kept;
+mod prefix_checkpoints;
 mod load;
 mod models;
 mod owners;
@@ -16,15 +16,15 @@ mod random;
 mod signals;
 mod slots;
 mod soak;
-mod sources;
-mod steady;
+mod encoder_decoder;
+mod deterministic;
 mod text;
 mod vulkan;
 
 use crate::util::demo_path;
 use pumex::engine::{self, DeviceChoice};
 use pumex::gguf::Gguf;
-use pumex::server::{Served, Settings};
+use pumex::server::{ServedModel, Settings};
 use pumex_serve::engine::{Chat, Event, Finish, Generate, Model, Phase, Prompt, PromptPart, Refusal, Sampling};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,8 +49,8 @@ pub fn exact(slots: usize) -> Settings {
     exact
 }
 
-pub fn load(settings: Settings) -> Served {
-    Served::load(settings).unwrap()
+pub fn load(settings: Settings) -> ServedModel {
+    ServedModel::load(settings).unwrap()
 }
 
 /// A greedy request that continues a text.
@@ -69,7 +69,7 @@ pub fn message(text: &str, tokens: usize) -> Generate {
 
 /// What came of an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Got {
+pub struct ReceivedAnswer {
     pub text: String,
     pub ids: Vec<u32>,
     pub calls: Vec<(String, String)>,
@@ -82,7 +82,7 @@ pub struct All {
     pub cached: usize,
     pub prompt: String,
     pub slots: Vec<usize>,
-    pub answers: Vec<Got>,
+    pub answers: Vec<ReceivedAnswer>,
     pub failed: Option<Refusal>,
     pub progress: Vec<(usize, usize)>,
     /// Ids of the prompt with their log-probabilities.
@@ -99,9 +99,9 @@ impl All {
     }
 
     pub fn take(&mut self, event: Event) {
-        fn at(answers: &mut Vec<Got>, answer: usize) -> &mut Got {
+        fn at(answers: &mut Vec<ReceivedAnswer>, answer: usize) -> &mut ReceivedAnswer {
             if answers.len() <= answer {
-                answers.resize(answer + 1, Got::default());
+                answers.resize(answer + 1, ReceivedAnswer::default());
             }
             assert!(answers[answer].finish.is_none(), "nothing comes after the end");
             &mut answers[answer]

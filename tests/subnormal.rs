@@ -35,9 +35,9 @@ fn blocks(lab: &mut Lab, format: &Format, weights: usize) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes: Vec<u8> =
-        (0..weights / format.block_len * format.block_bytes).map(|_| lab.rng.below(256) as u8).collect();
+        (0..weights / format.block_len * format.block_bytes).map(|_| lab.rng.next_below(256) as u8).collect();
     for block in bytes.chunks_mut(format.block_bytes) {
-        let mut small = || (lab.rng.below(0x3ff) as u16 + 1) | if lab.rng.below(2) == 1 { 0x8000 } else { 0 };
+        let mut small = || (lab.rng.next_below(0x3ff) as u16 + 1) | if lab.rng.next_below(2) == 1 { 0x8000 } else { 0 };
         if let Some(at) = parts {
             let half = small();
             for i in 0..4 {

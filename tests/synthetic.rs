@@ -152,7 +152,7 @@ fn projectors_have_the_sizes_of_real_files() {
         let model = pumex_media::TextModel { n_embd: 0, m_rope: false, has_token: &|_| false };
         let pieces = projector.prepare(&file, &model).unwrap();
         let medium = pieces.iter().find_map(|piece| match piece {
-            pumex_media::Piece::Medium(medium) => Some(medium),
+            pumex_media::PromptPiece::Medium(medium) => Some(medium),
             _ => None,
         });
         let (medium, clips) = (medium.unwrap(), pumex_media::Clip::all(&source).unwrap());

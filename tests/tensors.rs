@@ -52,15 +52,15 @@ fn optional() -> BTreeMap<String, Optional> {
 }
 
 /// A seeded model's metadata and tensors, of which others are made.
-struct Parts {
+struct ModelParts {
     name: &'static str,
     meta: Vec<(String, Value)>,
     entries: Vec<(Entry, usize)>,
     bytes: Vec<u8>,
 }
 
-impl Parts {
-    fn of(name: &'static str, recipe: &Recipe) -> Parts {
+impl ModelParts {
+    fn of(name: &'static str, recipe: &Recipe) -> ModelParts {
         let (entries, bytes) = recipe.tensors();
         let mut start = 0;
         let at = |entry: Entry| {
@@ -68,7 +68,7 @@ impl Parts {
             start += (entry.len_bytes as usize).next_multiple_of(ALIGNMENT as usize);
             (entry, own)
         };
-        Parts { name, meta: recipe.meta(), entries: entries.into_iter().map(at).collect(), bytes }
+        ModelParts { name, meta: recipe.meta(), entries: entries.into_iter().map(at).collect(), bytes }
     }
 
     /// Without some tensors, with others.
@@ -100,7 +100,7 @@ impl Parts {
 fn extents_of_one_at_the_end_change_no_plan() {
     let mut wrong = Vec::new();
     for (name, recipe) in recipes() {
-        let parts = Parts::of(name, &recipe);
+        let parts = ModelParts::of(name, &recipe);
         let bare = parts.changed(&[], &Shapes::new());
         let tensors = parts.entries.iter().map(|(entry, start)| {
             let mut dims = entry.dims.clone();
@@ -123,7 +123,7 @@ fn extents_of_one_at_the_end_change_no_plan() {
 fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
     let mut silent = Vec::new();
     for (name, recipe) in families() {
-        let (parts, known) = (Parts::of(name, &recipe), Tensors::of(&recipe.arch));
+        let (parts, known) = (ModelParts::of(name, &recipe), Tensors::of(&recipe.arch));
         assert!(model::plan(&parts.emptied("")).is_ok(), "{name}: {}", model::plan(&parts.emptied("")).unwrap_err());
         // Layers that predict further ids are not read.
         let count = |key: &str| recipe.keys.get(key).and_then(|n| n.as_u64()).unwrap_or(0);
@@ -189,7 +189,7 @@ fn what_a_key_turns_off_is_not_asked_for() {
                 recipe.tensors.insert(format!("blk.{layer}.{tensor}"), dims.to_vec());
             }
         }
-        let gguf = Parts::of(name, &recipe).changed(&[], &Shapes::new());
+        let gguf = ModelParts::of(name, &recipe).changed(&[], &Shapes::new());
         if let Err(e) = model::plan(&gguf) {
             wrong.push(format!("{name} with {keys:?}: {e}"));
         }
@@ -204,7 +204,7 @@ fn optional_tensors_count_as_they_do_for_llama_cpp() {
     let mut wrong = Vec::new();
     for (name, recipe) in families() {
         let Some(optional) = known.get(name) else { continue };
-        let parts = Parts::of(name, &recipe);
+        let parts = ModelParts::of(name, &recipe);
         let mut check = |what: &str, (dropped, added): (&[&str], &Shapes), expected: &[f32]| {
             let gguf = parts.changed(dropped, added);
             let found = model::plan(&gguf).map(|plan| {

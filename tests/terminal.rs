@@ -16,8 +16,8 @@ mod commands;
 mod compose;
 #[path = "../cli/src/chat/settings.rs"]
 mod settings;
-#[path = "../cli/src/values.rs"]
-mod values;
+#[path = "../cli/src/sampler_values.rs"]
+mod sampler_values;
 
 use commands::Command as Slash;
 

@@ -50,7 +50,7 @@ fn a_search_names_the_products_of_a_step_and_their_shapes_change_no_logits() {
     assert!(taken.count() > plan.layers.len(), "every layer has products of such shapes");
     let ids = [1, 5, 70, 900, 33];
     let of = |caps: Caps| {
-        let (plan, device) = (model::plan(&gguf).unwrap(), device.chosen_by(caps));
+        let (plan, device) = (model::plan(&gguf).unwrap(), device.with_caps(caps));
         let options = Options { n_ctx: Some(64), ..options.clone() };
         let mut runner = VulkanRunner::new(&gguf, plan, device, &options, &mut |_, _| ()).unwrap();
         logits(&mut runner, &ids, 1)

@@ -18,7 +18,7 @@ pub use lease::{assert_silent_on, device, has_device};
 
 /// What a test may do without where it is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum TestNeed {
     /// A Vulkan device.
     Device,
     /// The folder of golden files beside the checkout.
@@ -27,15 +27,15 @@ pub enum Need {
     Layer,
 }
 
-impl Need {
-    const ALL: [Need; 3] = [Need::Device, Need::Shared, Need::Layer];
+impl TestNeed {
+    const ALL: [TestNeed; 3] = [TestNeed::Device, TestNeed::Shared, TestNeed::Layer];
 
     /// What `PUMEX_REQUIRE` calls it.
     fn name(self) -> &'static str {
         match self {
-            Need::Device => "device",
-            Need::Shared => "shared",
-            Need::Layer => "layer",
+            TestNeed::Device => "device",
+            TestNeed::Shared => "shared",
+            TestNeed::Layer => "layer",
         }
     }
 
@@ -46,7 +46,7 @@ impl Need {
 }
 
 /// Tells why something is not tested; where `PUMEX_REQUIRE` names what is not there, fails instead.
-pub fn skip(need: Need, why: &str) {
+pub fn skip(need: TestNeed, why: &str) {
     let required = std::env::var("PUMEX_REQUIRE").unwrap_or_default();
     assert!(!need.is_in(&required), "{why}, and PUMEX_REQUIRE={required} asks for it");
     eprintln!("skipped: {why}");
@@ -55,7 +55,7 @@ pub fn skip(need: Need, why: &str) {
 /// Names beside these are those of scripts: `clients` and `page`.
 #[test]
 fn what_is_required_is_known_by_its_whole_name() {
-    let names = |all: &str| Need::ALL.map(|need| need.is_in(all));
+    let names = |all: &str| TestNeed::ALL.map(|need| need.is_in(all));
     assert_eq!(names("device, layer,clients"), [true, false, true]);
     assert_eq!(names("devices,shared"), [false, true, false]);
     assert_eq!(names(""), [false; 3]);
@@ -175,7 +175,7 @@ pub fn shared() -> Option<PathBuf> {
     if path.join("golden").is_dir() {
         return Some(path);
     }
-    skip(Need::Shared, "no ../shared with golden files");
+    skip(TestNeed::Shared, "no ../shared with golden files");
     None
 }
 
@@ -265,7 +265,7 @@ pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
 /// Likewise, with a plan of the test's own.
 pub fn vulkan_plan(gguf: &Gguf, plan: Plan, options: Options) -> Option<VulkanRunner> {
     let device = device(options.debug.force_staging)?;
-    let device = device.chosen_by(options.left_of(device.caps().clone()));
+    let device = device.with_caps(options.mask_capabilities(device.caps().clone()));
     Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }
 

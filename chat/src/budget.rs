@@ -59,7 +59,7 @@ impl Budget {
     }
 
     /// Remembers what holds values, to have it let go of them when the rendering is over.
-    pub fn made<T: Holds + 'static>(&self, holder: T) -> Rc<T> {
+    pub fn register_holder<T: Holds + 'static>(&self, holder: T) -> Rc<T> {
         let holder = Rc::new(holder);
         let weak: Weak<T> = Rc::downgrade(&holder);
         self.made.borrow_mut().push(weak);

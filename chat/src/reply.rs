@@ -15,7 +15,7 @@ mod params;
 mod python;
 mod tags;
 
-pub use format::{Calls, Format, Kind, Names, Reasoning, Section};
+pub use format::{Calls, Format, CallNotation, Names, Reasoning, Section};
 
 use crate::json::Json;
 use call::{Call, Step};
@@ -61,7 +61,7 @@ pub enum Event {
 }
 
 /// Where pending text is searched for marks.
-enum Found {
+enum MarkSearch {
     /// Text before the mark of this number, which was taken away.
     Mark(String, usize),
     /// Text in which no mark can begin.
@@ -69,21 +69,21 @@ enum Found {
 }
 
 /// Takes text up to the first of some marks away from `pending`; of several at one place the first listed counts.
-fn until(pending: &mut String, marks: &[&str]) -> Found {
+fn until(pending: &mut String, marks: &[&str]) -> MarkSearch {
     let first = marks.iter().enumerate().filter(|(_, m)| !m.is_empty());
     let first = first.filter_map(|(i, m)| pending.find(m).map(|at| (at, i))).min();
     if let Some((at, i)) = first {
         let rest = pending.split_off(at + marks[i].len());
         let mut before = std::mem::replace(pending, rest);
         before.truncate(at);
-        return Found::Mark(before, i);
+        return MarkSearch::Mark(before, i);
     }
     let longest = marks.iter().map(|m| m.len()).max().unwrap_or(0);
     let from = pending.len().saturating_sub(longest);
     let may_begin = |at: usize| marks.iter().any(|m| m.len() > pending.len() - at && m.starts_with(&pending[at..]));
     let keep = (from..pending.len()).find(|&at| pending.is_char_boundary(at) && may_begin(at)).unwrap_or(pending.len());
     let rest = pending.split_off(keep);
-    Found::Text(std::mem::replace(pending, rest))
+    MarkSearch::Text(std::mem::replace(pending, rest))
 }
 
 /// Where the reply is.
@@ -277,12 +277,12 @@ impl Parser {
         self.state = State::Reasoning;
         let close = self.format.reasoning.as_ref().map_or("", |r| &r.close);
         match until(&mut self.pending, &[close]) {
-            Found::Mark(text, _) => {
+            MarkSearch::Mark(text, _) => {
                 self.give(&text, Event::Reasoning);
                 self.behind_mark(State::Content);
                 true
             }
-            Found::Text(text) => {
+            MarkSearch::Text(text) => {
                 self.give(&text, Event::Reasoning);
                 false
             }
@@ -302,11 +302,11 @@ impl Parser {
         let dropped = marks.len();
         marks.extend(self.format.dropped.iter().map(String::as_str));
         match until(&mut self.pending, &marks) {
-            Found::Text(text) => {
+            MarkSearch::Text(text) => {
                 self.give(&text, Event::Content);
                 false
             }
-            Found::Mark(text, i) => {
+            MarkSearch::Mark(text, i) => {
                 let count = sections.len();
                 self.give(&text, Event::Content);
                 if i < count {

@@ -186,7 +186,7 @@ impl Template {
         let root = run::Scope::root();
         let machine =
             run::Machine { budget: &budget, root: root.clone(), now: request.now.unwrap_or_else(DateTime::now) };
-        let optional = |json: &Option<Json>| json.as_ref().map_or(Ok(Value::None), |j| Value::marked(&budget, j));
+        let optional = |json: &Option<Json>| json.as_ref().map_or(Ok(Value::None), |j| Value::from_outside(&budget, j));
         root.set(&"messages".into(), self.messages(&budget, &request.messages)?);
         root.set(&"tools".into(), optional(&request.tools)?);
         root.set(&"documents".into(), optional(&request.documents)?);
@@ -194,7 +194,7 @@ impl Template {
         root.set(&"bos_token".into(), Value::str(&request.bos));
         root.set(&"eos_token".into(), Value::str(&request.eos));
         for (name, value) in &request.variables {
-            root.set(&name.as_str().into(), Value::marked(&budget, value)?);
+            root.set(&name.as_str().into(), Value::from_outside(&budget, value)?);
         }
         let mut out = Builder::new(&budget);
         machine.run(&self.body, &root, &mut out)?;
@@ -204,9 +204,9 @@ impl Template {
 
     /// The messages as values: known roles are not marked, and reasoning goes by both its names, as transformers does it.
     fn messages(&self, budget: &Budget, messages: &Json) -> Result<Value> {
-        let Some(list) = messages.as_array() else { return Value::marked(budget, messages) };
+        let Some(list) = messages.as_array() else { return Value::from_outside(budget, messages) };
         let message = |json: &Json| {
-            let value = Value::marked(budget, json)?;
+            let value = Value::from_outside(budget, json)?;
             let Value::Dict(map) = &value else { return Ok(value) };
             let role = json.get("role").and_then(Json::as_str);
             if let Some(role) = role.filter(|r| ROLES.contains(r)) {
@@ -216,7 +216,7 @@ impl Template {
             let given = names.iter().find_map(|n| json.get(n).filter(|v| matches!(v, Json::Str(_))));
             if let (Some(given), Some("assistant")) = (given, role) {
                 for name in names.iter().filter(|n| json.get(n).is_none() && self.reads(n)) {
-                    map.0.borrow_mut().insert(Value::Str(Text::plain(*name)), Value::marked(budget, given)?)?;
+                    map.0.borrow_mut().insert(Value::Str(Text::plain(*name)), Value::from_outside(budget, given)?)?;
                 }
             }
             Ok(value)

@@ -35,12 +35,12 @@ impl Text {
     }
 
     /// Text from outside.
-    pub fn marked(s: impl Into<Arc<str>>) -> Text {
+    pub fn from_outside(s: impl Into<Arc<str>>) -> Text {
         Text { s: s.into(), marks: Marks::All, safe: false }
     }
 
     /// A string computed from others in a way that loses places: marked if one of them was.
-    pub fn derived(s: String, from: &[&Text]) -> Text {
+    pub fn derive(s: String, from: &[&Text]) -> Text {
         let marks = if from.iter().any(|t| t.any_marked()) { Marks::All } else { Marks::None };
         Text { s: s.into(), marks, safe: false }
     }
@@ -49,7 +49,7 @@ impl Text {
         &self.s
     }
 
-    pub fn shared(&self) -> Arc<str> {
+    pub fn to_shared(&self) -> Arc<str> {
         Arc::clone(&self.s)
     }
 

@@ -81,7 +81,7 @@ impl Key {
             Value::Int(i) => Key::Int(*i),
             Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e30 => Key::Int(*f as i128),
             Value::Float(f) => Key::Float(f.to_bits()),
-            Value::Str(s) => Key::Str(s.shared()),
+            Value::Str(s) => Key::Str(s.to_shared()),
             // Tuples are never deep: one is made of values that stand in the template.
             Value::Tuple(items) => Key::Tuple(items.0.borrow().iter().map(Key::shallow).collect::<Result<_>>()?),
             Value::Undefined(_) => Key::Undefined,
@@ -150,17 +150,17 @@ impl Value {
 
     pub fn list(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::List(budget.made(List(RefCell::new(items)))))
+        Ok(Value::List(budget.register_holder(List(RefCell::new(items)))))
     }
 
     pub fn iter(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::Iter(budget.made(List(RefCell::new(items)))))
+        Ok(Value::Iter(budget.register_holder(List(RefCell::new(items)))))
     }
 
     pub fn tuple(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::Tuple(budget.made(List(RefCell::new(items)))))
+        Ok(Value::Tuple(budget.register_holder(List(RefCell::new(items)))))
     }
 
     pub fn dict(budget: &Budget, entries: impl IntoIterator<Item = (Value, Value)>) -> Result<Value> {
@@ -169,11 +169,11 @@ impl Value {
             budget.elements(2)?;
             dict.insert(key, value)?;
         }
-        Ok(Value::Dict(budget.made(Map(RefCell::new(dict)))))
+        Ok(Value::Dict(budget.register_holder(Map(RefCell::new(dict)))))
     }
 
     /// A value from outside, all of its strings marked.
-    pub fn marked(budget: &Budget, json: &Json) -> Result<Value> {
+    pub fn from_outside(budget: &Budget, json: &Json) -> Result<Value> {
         let _level = budget.deeper()?;
         Ok(match json {
             Json::Null => Value::None,
@@ -182,15 +182,15 @@ impl Value {
             Json::Float(f) => Value::Float(*f),
             Json::Str(s) => {
                 budget.take(s.len())?;
-                Value::Str(Text::marked(s.as_str()))
+                Value::Str(Text::from_outside(s.as_str()))
             }
             Json::Array(items) => {
-                Value::list(budget, items.iter().map(|i| Value::marked(budget, i)).collect::<Result<_>>()?)?
+                Value::list(budget, items.iter().map(|i| Value::from_outside(budget, i)).collect::<Result<_>>()?)?
             }
             Json::Object(entries) => {
                 let entry = |(key, value): &(String, Json)| {
                     budget.take(key.len())?;
-                    Ok((Value::Str(Text::marked(key.as_str())), Value::marked(budget, value)?))
+                    Ok((Value::Str(Text::from_outside(key.as_str())), Value::from_outside(budget, value)?))
                 };
                 Value::dict(budget, entries.iter().map(entry).collect::<Result<Vec<_>>>()?)?
             }
@@ -236,7 +236,7 @@ impl Value {
     }
 
     /// An error if the value is undefined: most uses of one are.
-    pub fn defined(&self) -> Result<&Value> {
+    pub fn require_defined(&self) -> Result<&Value> {
         match self {
             Value::Undefined(message) => Err(Error::template(&**message)),
             value => Ok(value),
@@ -286,7 +286,7 @@ impl Value {
             Value::Bool(b) => Ok(i128::from(*b)),
             other => Err(Error::template(format!(
                 "'{}' object cannot be interpreted as an integer",
-                other.defined()?.type_name()
+                other.require_defined()?.type_name()
             ))),
         }
     }

@@ -70,7 +70,7 @@ fn samples() -> Vec<Sample> {
         };
         let calls: Vec<_> = json.get("calls").unwrap().as_array().unwrap().iter().map(call).collect();
         let name = text("format");
-        let format = Format::known(&name, marks).unwrap_or_else(|| panic!("{name}"));
+        let format = Format::known_format(&name, marks).unwrap_or_else(|| panic!("{name}"));
         let whole = Whole { content: text("content"), reasoning: text("thought"), complete: calls.len(), calls };
         Sample { name, format, prompt: text("prompt"), reply: text("reply"), whole }
     };
@@ -142,7 +142,7 @@ fn long_replies_without_ends_take_linear_time() {
         tried.push(format);
     }
     // A megabyte in small pieces, in states that wait for something.
-    let hermes = Format::known("hermes", Some(("<think>", "</think>"))).unwrap();
+    let hermes = Format::known_format("hermes", Some(("<think>", "</think>"))).unwrap();
     let long = "x<".repeat(500_000);
     let blank = " ".repeat(500_000);
     for text in [call.to_string() + &long, blank.clone()]
@@ -157,7 +157,7 @@ fn long_replies_without_ends_take_linear_time() {
 
 #[test]
 fn bytes_that_are_no_text_do_not_stop_it() {
-    let format = Format::known("hermes", None).unwrap();
+    let format = Format::known_format("hermes", None).unwrap();
     let whole = parse(&format, "", &[b"a\xff", b"\xe2\x82", b"\xac b\xe2"]);
     assert_eq!(whole.content, "a\u{fffd}\u{20ac} b\u{fffd}");
 }

@@ -5,15 +5,15 @@
 //! Takes the arguments after the program's name, gives them back with warnings about repeated flags. Flags outside
 //! the table pass through untouched; everything after `--` does too.
 
-use super::passed::{self, Slot};
+use super::llama_cpp_flags::{self, Slot};
 use std::ffi::{OsStr, OsString};
 use std::iter::Peekable;
 
 /// A flag's other names, its long name for clap, and what follows it.
-pub type Entry = (&'static [&'static str], &'static str, Slot);
+pub type FlagAlias = (&'static [&'static str], &'static str, Slot);
 
 /// Flags of every command.
-pub const COMMON: &[Entry] = &[
+pub const COMMON: &[FlagAlias] = &[
     (&["-m"], "--model", Slot::Value),
     (&["-hf", "-hfr"], "--hf-repo", Slot::Value),
     (&["-hff"], "--hf-file", Slot::Value),
@@ -152,7 +152,7 @@ pub const COMMON: &[Entry] = &[
 ];
 
 /// Flags that mean something else in `bench`, as in llama-bench; they go before [`COMMON`].
-pub const BENCH: &[Entry] = &[
+pub const BENCH: &[FlagAlias] = &[
     (&["-p"], "--n-prompt", Slot::Value),
     (&["-n"], "--n-gen", Slot::Value),
     (&["-d"], "--n-depth", Slot::Value),
@@ -161,7 +161,7 @@ pub const BENCH: &[Entry] = &[
 ];
 
 /// Likewise in `profile` and `explain`.
-pub const PROFILE: &[Entry] = &[
+pub const PROFILE: &[FlagAlias] = &[
     (&["-b"], "--rows", Slot::Value),
     (&["-d"], "--depth", Slot::Value),
     (&["-r"], "--repetitions", Slot::Value),
@@ -169,7 +169,7 @@ pub const PROFILE: &[Entry] = &[
 ];
 
 /// Likewise in `embed`: every list of ids is a text of its own.
-pub const EMBED: &[Entry] = &[
+pub const EMBED: &[FlagAlias] = &[
     (&[], "--tokens", Slot::Repeated),
     (&[], "--pooling", Slot::Value),
     (&[], "--embd-normalize", Slot::Value),
@@ -178,7 +178,7 @@ pub const EMBED: &[Entry] = &[
 ];
 
 /// Likewise in `serve`.
-pub const SERVE: &[Entry] = &[
+pub const SERVE: &[FlagAlias] = &[
     (&["-np"], "--parallel", Slot::Value),
     (&["-kvu"], "--kv-unified", Slot::None),
     (&["-no-kvu"], "--no-kv-unified", Slot::None),
@@ -222,7 +222,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
     let (mut command, mut notes) = ("run".to_string(), Vec::new());
     let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
     let mut warnings = Vec::new();
-    let mut own: &[Entry] = &[];
+    let mut own: &[FlagAlias] = &[];
     let (mut named, mut unlisted) = (false, false);
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
@@ -267,7 +267,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
             continue;
         };
         let Some((long, slot)) = find(&name, own) else {
-            if let Some((slot, why)) = passed::find(&command, &name) {
+            if let Some((slot, why)) = llama_cpp_flags::find(&command, &name) {
                 follow(slot, inline, &mut input);
                 notes.push(format!("{name} has no effect here: {why}"));
                 continue;
@@ -336,8 +336,8 @@ fn split(arg: &OsStr) -> Option<(String, Option<OsString>)> {
     Some((name, value))
 }
 
-fn find(name: &str, own: &[Entry]) -> Option<(&'static str, Slot)> {
-    let is = |entry: &&Entry| entry.1 == name || entry.0.contains(&name);
+fn find(name: &str, own: &[FlagAlias]) -> Option<(&'static str, Slot)> {
+    let is = |entry: &&FlagAlias| entry.1 == name || entry.0.contains(&name);
     own.iter().chain(COMMON).find(is).map(|entry| (entry.1, entry.2))
 }
 

@@ -19,9 +19,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use pumex_dialogue::grammar::{Constrained, Source, ToolChoice};
+use pumex_dialogue::grammar::{GrammarMask, Source, ToolChoice};
 use pumex_dialogue::projector::MARK;
-use pumex_dialogue::{vocabulary, Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
+use pumex_dialogue::{vocabulary, Answer, AnswerOptions, AnswerEnd as Ended, Message, NoReasoning, SavedConversation, Speaker, Style, Talk};
 use pumex_engine::conversation::{Constraint, Feed};
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::{Breakers, SamplerOptions, Step};
@@ -29,7 +29,7 @@ use pumex_text::chat::{Json, Prompt};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::{output, sampling, values, End};
+use super::{output, sampling, sampler_values, CommandEnd};
 pub use args::ChatArgs;
 use calls::Within;
 use commands::Command;
@@ -40,7 +40,7 @@ use screen::Screen;
 use settings::{Reasoning, Settings};
 
 /// What `run` gives a conversation beside its own options.
-pub struct Given<'a> {
+pub struct ChatSetup<'a> {
     /// Options.
     pub args: &'a ChatArgs,
     /// Name of the model, for people.
@@ -64,26 +64,26 @@ pub struct Given<'a> {
 }
 
 /// A conversation that is read, for a model's vocabulary.
-pub struct Begun {
+pub struct OpenedChat {
     opening: Opening,
     style: Style,
     within: Within,
 }
 
-impl Begun {
+impl OpenedChat {
     /// Reads it.
     ///
     /// # Errors
     /// A template that cannot be used; a grammar that is wrong; calls that cannot be forced.
-    pub fn new(opening: Opening, args: &ChatArgs, tokenizer: &Tokenizer, source: Option<&Source>) -> Result<Begun> {
+    pub fn new(opening: Opening, args: &ChatArgs, tokenizer: &Tokenizer, source: Option<&Source>) -> Result<OpenedChat> {
         let style = opening.style(tokenizer)?;
         let within = Within::new(&style, tokenizer, source, &choice(args))?;
-        Ok(Begun { opening, style, within })
+        Ok(OpenedChat { opening, style, within })
     }
 }
 
 struct Chat<'a> {
-    given: Given<'a>,
+    given: ChatSetup<'a>,
     speaker: Speaker<'a>,
     style: Style,
     /// The template's variables that the user gave.
@@ -115,11 +115,11 @@ enum Then {
 ///
 /// # Errors
 /// stdin or stdout that failed. In a conversation of one turn, what kept it from being answered.
-pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Result<End> {
-    let Begun { opening, style, within } = begun;
+pub fn converse<'a>(begun: OpenedChat, given: ChatSetup<'a>, speaker: Speaker<'a>) -> Result<CommandEnd> {
+    let OpenedChat { opening, style, within } = begun;
     let args = given.args;
     let settings = Settings {
-        sampling: speaker.sampler.asked().clone(),
+        sampling: speaker.sampler.given_options().clone(),
         breakers: given.breakers.clone(),
         ignore_eos: given.ignore_ends,
         predict: given.predict,
@@ -160,7 +160,7 @@ pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Res
 }
 
 impl Chat<'_> {
-    fn run(&mut self, first: Option<String>) -> Result<End> {
+    fn run(&mut self, first: Option<String>) -> Result<CommandEnd> {
         let args = self.given.args;
         let single = args.single_turn;
         if std::io::stdin().is_terminal() && !single {
@@ -168,14 +168,14 @@ impl Chat<'_> {
             self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
         }
         if let Some(text) = first {
-            if self.screen.watched() && !single {
+            if self.screen.is_watched() && !single {
                 self.screen.lines(&format!("> {text}\n"));
             }
             let text = self.with_media(text)?;
             self.talk.push(Message::new("user", text));
             self.answer(single)?;
             if single {
-                return Ok(self.ended());
+                return Ok(self.command_end());
             }
         }
         let history = (!args.no_history).then(environment::history).flatten();
@@ -199,9 +199,9 @@ impl Chat<'_> {
                     if input.is_terminal() {
                         output::say(format_args!("\n"));
                     }
-                    return Ok(End::Done);
+                    return Ok(CommandEnd::Done);
                 }
-                Read::Interrupted { empty: true } if leaving => return Ok(End::Interrupted),
+                Read::Interrupted { empty: true } if leaving => return Ok(CommandEnd::Interrupted),
                 Read::Interrupted { empty } => {
                     leaving = empty;
                     if empty {
@@ -222,22 +222,22 @@ impl Chat<'_> {
                 None => {
                     self.message(&typed)?;
                     if single && self.talk.open_call().is_none() {
-                        return Ok(self.ended());
+                        return Ok(self.command_end());
                     }
                     Then::Next
                 }
             };
             if then == Then::Leave {
-                return Ok(End::Done);
+                return Ok(CommandEnd::Done);
             }
         }
     }
 
-    fn ended(&self) -> End {
+    fn command_end(&self) -> CommandEnd {
         if self.given.stop.load(Ordering::Relaxed) {
-            End::Interrupted
+            CommandEnd::Interrupted
         } else {
-            End::Done
+            CommandEnd::Done
         }
     }
 
@@ -289,7 +289,7 @@ impl Chat<'_> {
     /// Brings settings to where they count.
     fn apply(&mut self) {
         self.speaker.sampler.change(self.settings.sampling.clone());
-        self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
+        self.screen.reasoning = self.screen.is_watched() && self.settings.reasoning != Reasoning::Hide;
         self.style.variables.clone_from(&self.variables);
         self.cut = false;
         if self.settings.effort != settings::AUTO && self.settings.reasoning != Reasoning::Off {
@@ -427,15 +427,15 @@ impl Chat<'_> {
         let ids = feed.ids;
         let args = self.given.args;
         let usual = if args.context_shift {
-            self.style.kept(&self.speaker.tokenizer, self.view().messages()).min(self.speaker.runner().n_ctx() / 2)
+            self.style.count_opening_ids(&self.speaker.tokenizer, self.view().messages()).min(self.speaker.runner().n_ctx() / 2)
         } else {
             0
         };
-        let asked = Asked {
+        let asked = AnswerOptions {
             predict: self.settings.predict,
             budget: if self.cut { Some(0) } else { usize::try_from(self.settings.budget).ok() },
             stops: self.given.stops,
-            keep: args.kept(ids.len(), usual),
+            keep: args.context_keep(ids.len(), usual),
             ignore_ends: self.settings.ignore_eos,
             stop: self.given.stop,
         };
@@ -444,7 +444,7 @@ impl Chat<'_> {
         }
         let screen = &mut self.screen;
         let to_results = self.talk.messages().last().is_some_and(|message| message.role == "tool");
-        let mut constrained = self.within.matcher(to_results).map(Constrained::new);
+        let mut constrained = self.within.matcher(to_results).map(GrammarMask::new);
         let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
         self.speaker.answer(&self.style, (&prompt, ids), (&asked, constraint), &mut |event| screen.event(event))
     }
@@ -526,7 +526,7 @@ impl Chat<'_> {
     }
 
     fn read(&mut self, path: &Path) -> Result<String> {
-        let text = super::input::read_file(path)?;
+        let text = super::prompt_source::read_file(path)?;
         let said = format!("{} characters of {} go before the next message\n", text.chars().count(), path.display());
         self.attached.push_str(&text);
         self.attached.push_str("\n\n");
@@ -537,7 +537,7 @@ impl Chat<'_> {
         let settings = self.settings.values().map(|(name, value)| (name.to_string(), value)).collect();
         let tools = self.style.tools.as_ref().and_then(|tools| serde_json::from_str(&tools.dump()).ok());
         super::files::check(path)?;
-        Saved::new(&self.talk, tools, settings).write(path)?;
+        SavedConversation::new(&self.talk, tools, settings).write(path)?;
         if self.talk.messages().iter().any(|m| m.content.contains(MARK)) {
             self.screen.note("[pictures and sounds are not saved, only where they stood]");
         }
@@ -545,7 +545,7 @@ impl Chat<'_> {
     }
 
     fn load(&mut self, path: &Path) -> Result<String> {
-        let (saved, talk) = Saved::read(path)?;
+        let (saved, talk) = SavedConversation::read(path)?;
         let mut settings = self.settings.clone();
         for (name, value) in &saved.settings {
             settings.change(name, value).map_err(|what| Error::file(path, "not_a_conversation", what))?;

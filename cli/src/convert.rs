@@ -9,7 +9,7 @@ use pumex_gguf::{Error, Result};
 use pumex_model::quantize::{folder, recipe};
 use serde_json::json;
 
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// Options of `convert`.
 #[derive(clap::Args)]
@@ -39,7 +39,7 @@ fn types_help() -> String {
 }
 
 /// What a conversion says, in the program's terms.
-fn told(error: pumex_convert::Error) -> Error {
+fn to_cli_error(error: pumex_convert::Error) -> Error {
     match error {
         pumex_convert::Error::Sink(error) => match error.downcast::<Error>() {
             Ok(own) => *own,
@@ -52,9 +52,9 @@ fn told(error: pumex_convert::Error) -> Error {
 }
 
 /// Converts a folder.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let named = args.weight_type.as_deref();
-    let simple = named.and_then(FileType::named);
+    let simple = named.and_then(FileType::from_name);
     let mixture = match named.filter(|_| simple.is_none()) {
         Some(name) => Some(recipe::find(name).ok_or_else(|| {
             let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
@@ -64,7 +64,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     };
     let file_type = if mixture.is_some() { Some(FileType::F32) } else { simple };
     let options = Options { file_type, pre: args.pre.clone(), base: args.base.clone() };
-    let mut conversion = Conversion::new(&args.dir, &options).map_err(told)?;
+    let mut conversion = Conversion::new(&args.dir, &options).map_err(to_cli_error)?;
     if let Some(recipe) = mixture {
         folder::retype(&mut conversion, recipe, &args.dir)?;
     }
@@ -82,8 +82,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     });
     bar.finish_and_clear();
     let report = match report {
-        Err(pumex_convert::Error::Stopped) => return Ok(End::Interrupted),
-        other => other.map_err(told)?,
+        Err(pumex_convert::Error::Stopped) => return Ok(CommandEnd::Interrupted),
+        other => other.map_err(to_cli_error)?,
     };
     file.finish()?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -93,13 +93,13 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             "file": args.output.display().to_string(), "class": conversion.class, "tensors": conversion.tensors().len(),
             "weights": report.weights, "bytes": report.bytes, "bits_per_weight": bits, "seconds": seconds,
         }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let (path, mib) = (args.output.display(), report.bytes as f64 / f64::from(1 << 20));
     let (class, count) = (&conversion.class, conversion.tensors().len());
-    files::told(
+    files::report_written(
         &args.output,
         &format!("{path}: {class}, {count} tensors, {mib:.2} MiB ({bits:.2} bits per weight) in {seconds:.2} s\n"),
     )?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use pumex_dialogue::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
+use pumex_dialogue::embedding::{check, embed, normalize_vector, pair, Head, Pooling, Steps};
 use pumex_engine::conversation::check_ids;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
@@ -11,10 +11,10 @@ use pumex_text::Tokenizer;
 use serde_json::json;
 
 use super::adapters::AdapterArgs;
-use super::input::PromptArgs;
+use super::prompt_source::PromptArgs;
 use super::media::MediaArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// [`Pooling`], as flags name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -98,8 +98,8 @@ impl Args {
         if !self.texts.is_empty() {
             return Ok(self.texts.clone());
         }
-        let text = self.prompt.required()?;
-        let separator = self.embd_separator.as_deref().map(super::input::unescape);
+        let text = self.prompt.require_text()?;
+        let separator = self.embd_separator.as_deref().map(super::prompt_source::unescape);
         let separator = separator.or(self.lines.then(|| "\n".to_string())).filter(|s| !s.is_empty());
         let Some(separator) = separator else { return Ok(vec![text]) };
         let parts: Vec<String> = text.split(&separator).filter(|t| !t.is_empty()).map(String::from).collect();
@@ -111,7 +111,7 @@ impl Args {
 }
 
 /// Gives the vectors, or the scores.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     if !args.media.is_empty() {
         return encode_media(args);
     }
@@ -128,7 +128,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         let what = "cls.weight, cls.output.weight: expected one of them for scores, found neither";
         return Err(Error::file(gguf.path(), "missing_tensor", what));
     }
-    let texts = encoded(args, &gguf)?;
+    let texts = encode_texts(args, &gguf)?;
     texts.iter().try_for_each(|ids| check_ids(ids, n_vocab))?;
     let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
     let longest = lens.iter().copied().max().unwrap_or(1);
@@ -144,15 +144,15 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // Before the work, so that a name that cannot be written to does not cost it.
     let file = args.out.as_deref().map(files::create).transpose()?;
     let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
-    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(End::Interrupted) };
+    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(CommandEnd::Interrupted) };
     found.iter().try_for_each(|of| check(of))?;
     let device = runner.device();
     if args.rerank.is_some() {
-        let scores: Vec<_> = found.iter().enumerate().map(|(i, of)| scored(i, of.first(), &head)).collect();
+        let scores: Vec<_> = found.iter().enumerate().map(|(i, of)| scores_json(i, of.first(), &head)).collect();
         output::json(&json!({ "scores": scores, "tokens": lens, "device": device }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
-    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, args.embd_normalize) };
+    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalize_vector(v, args.embd_normalize) };
     let vectors: Vec<Vec<f32>> = found.into_iter().flatten().map(scale).collect();
     let width = vectors.first().map_or(0, Vec::len);
     let (Some(path), Some(mut file)) = (&args.out, file) else {
@@ -162,17 +162,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             "embeddings": vectors, "pooling": pooling, "width": width, "texts": lens, "tokens": tokens, "device": device,
         });
         output::json(&all)?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     file.write(&bytes)?;
     file.finish()?;
     output::say(format_args!("wrote {} x {width} floats to {}\n", vectors.len(), path.display()));
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Gives the rows that a projector makes of media; no model is needed.
-fn encode_media(args: &Args) -> Result<End> {
+fn encode_media(args: &Args) -> Result<CommandEnd> {
     let model = args.model.model.as_deref();
     let projector = args
         .media
@@ -189,17 +189,17 @@ fn encode_media(args: &Args) -> Result<End> {
     let (Some(path), Some(mut file)) = (&args.out, file) else {
         let rows: Vec<&[f32]> = vectors.chunks(width.max(1)).collect();
         output::json(&json!({ "embeddings": rows, "width": width, "tokens": n, "device": projector.device()? }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flat_map(|x| x.to_le_bytes()).collect();
     file.write(&bytes)?;
     file.finish()?;
     output::say(format_args!("wrote {n} x {width} floats to {}\n", path.display()));
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// A text's scores: the first, and all by name where there are several.
-fn scored(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::Value {
+fn scores_json(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::Value {
     let scores = scores.map(Vec::as_slice).unwrap_or_default();
     let first = scores.first().copied().unwrap_or_default();
     if scores.len() < 2 {
@@ -210,7 +210,7 @@ fn scored(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::V
 }
 
 /// The texts as ids.
-fn encoded(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
+fn encode_texts(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
     if !args.tokens.is_empty() {
         return Ok(args.tokens.iter().map(|ids| ids.0.clone()).collect());
     }

@@ -15,7 +15,7 @@ use super::options::ModelArgs;
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Downloads end when this flag is set.
-pub fn stopped_by(flag: &Arc<AtomicBool>) {
+pub fn set_stop_flag(flag: &Arc<AtomicBool>) {
     // Called once.
     let _ = STOP.set(Arc::clone(flag));
 }
@@ -34,7 +34,7 @@ pub fn caches() -> Vec<(&'static str, PathBuf)> {
 }
 
 /// The flags, or where none names a model, what the environment names.
-fn asked(args: &ModelArgs) -> ModelArgs {
+fn model_flags_or_environment(args: &ModelArgs) -> ModelArgs {
     let mut asked = args.clone();
     if asked.model.is_none() && asked.hf_repo.is_none() && asked.model_url.is_none() {
         asked.model = variable("LLAMA_ARG_MODEL").map(PathBuf::from);
@@ -57,10 +57,10 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
             "--hf-file: expected a repository beside it (-hf USER/REPO), found none".into(),
         ));
     }
-    let args = asked(args);
+    let args = model_flags_or_environment(args);
     let found = match (&args.hf_repo, &args.model_url) {
-        (Some(repo), _) => download::wanted(&args, &Wanted::Model(repo))?,
-        (None, Some(url)) => download::wanted(&args, &Wanted::Url(url))?,
+        (Some(repo), _) => download::wanted(&args, &FetchTarget::Model(repo))?,
+        (None, Some(url)) => download::wanted(&args, &FetchTarget::Url(url))?,
         (None, None) => args.model,
     };
     found.iter().for_each(|path| super::files::reads(path));
@@ -68,7 +68,7 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
 }
 
 /// What is fetched.
-enum Wanted<'a> {
+enum FetchTarget<'a> {
     /// The model of a repository.
     Model(&'a str),
     /// The projector of a repository.
@@ -82,9 +82,9 @@ enum Wanted<'a> {
 /// # Errors
 /// All that a download may fail of.
 pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
-    let args = asked(args);
+    let args = model_flags_or_environment(args);
     let found = match &args.hf_repo {
-        Some(repo) => download::wanted(&args, &Wanted::Projector(repo))?,
+        Some(repo) => download::wanted(&args, &FetchTarget::Projector(repo))?,
         None => None,
     };
     found.iter().for_each(|path| super::files::reads(path));
@@ -96,7 +96,7 @@ pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
 /// # Errors
 /// All that a download may fail of.
 pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
-    let found = download::wanted(&asked(args), &Wanted::Url(url))?;
+    let found = download::wanted(&model_flags_or_environment(args), &FetchTarget::Url(url))?;
     found.iter().for_each(|path| super::files::reads(path));
     Ok(found)
 }
@@ -109,7 +109,7 @@ mod download {
         Vec::new()
     }
 
-    pub fn wanted(_: &ModelArgs, _: &Wanted<'_>) -> Result<Option<PathBuf>> {
+    pub fn wanted(_: &ModelArgs, _: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
         Err(pumex_gguf::Error::Request(what.into()))
     }
@@ -160,7 +160,7 @@ mod download {
         let never = AtomicBool::new(false);
         let stop = STOP.get().map_or(&never, |stop| stop);
         let mut begun = String::new();
-        let mut tell = |event: Event<'_>| told(&bar, &mut begun, event);
+        let mut tell = |event: Event<'_>| show_event(&bar, &mut begun, event);
         let done = work(&mut Watch { tell: &mut tell, stop });
         bar.finish_and_clear();
         if matches!(done, Err(pumex_hub::Error::Stopped)) {
@@ -171,16 +171,16 @@ mod download {
     }
 
     /// A file in the cache.
-    pub fn wanted(args: &ModelArgs, wanted: &Wanted<'_>) -> Result<Option<PathBuf>> {
+    pub fn wanted(args: &ModelArgs, wanted: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let settings = settings(args.hf_token.as_deref(), args.offline)?;
         watched(|watch| match *wanted {
-            Wanted::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
-            Wanted::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
-            Wanted::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
+            FetchTarget::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
+            FetchTarget::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
+            FetchTarget::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
         })
     }
 
-    fn told(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
+    fn show_event(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
         match event {
             Event::Begins { name, total } => {
                 bar.set_length(total);

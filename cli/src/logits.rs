@@ -15,10 +15,10 @@ use pumex_text::Tokenizer;
 use serde_json::json;
 
 use super::adapters::AdapterArgs;
-use super::input::PromptArgs;
+use super::prompt_source::PromptArgs;
 use super::media::MediaArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// Options of `logits`.
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 /// Writes the file.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let plan = model::plan(&gguf)?;
     let feed = feed(args, &gguf, &plan)?;
@@ -80,7 +80,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         output.logits.iter().try_for_each(|x| file.write(&x.to_le_bytes()))
     })?;
     if !whole {
-        return Ok(End::Interrupted);
+        return Ok(CommandEnd::Interrupted);
     }
     file.finish()?;
     if args.json {
@@ -95,7 +95,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     } else {
         output::say(format_args!("wrote {} x {} logits to {}\n", ids.len(), runner.n_vocab(), args.out.display()));
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// The prompt: ids, or a text with media in it.
@@ -104,11 +104,11 @@ fn feed(args: &Args, gguf: &Gguf, plan: &Plan) -> Result<Feed> {
         return Ok(Feed { ids: args.tokens.clone(), ..Feed::default() });
     }
     let tokenizer = Tokenizer::from_gguf(gguf)?;
-    let text = args.prompt.required()?;
+    let text = args.prompt.require_text()?;
     if args.media.is_empty() {
         return Ok(Feed { ids: tokenizer.encode(&text, tokenizer.add_bos(), true)?, ..Feed::default() });
     }
-    let projector = args.media.projector.required(&args.model, gguf, &args.engine)?;
+    let projector = args.media.projector.require_projector(&args.model, gguf, &args.engine)?;
     let (n_embd, m_rope) = shape_of(gguf, plan)?;
     projector.feed(&text, &args.media.files()?, &TextSide { tokenizer: &tokenizer, n_embd, m_rope })
 }

@@ -131,7 +131,7 @@ impl ProjectorArgs {
     ///
     /// # Errors
     /// As [`ProjectorArgs::open`]; none that is given or lies beside the model.
-    pub fn required(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Projector> {
+    pub fn require_projector(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Projector> {
         self.open(args, Some(gguf.path()), engine)?.ok_or_else(|| {
             let what =
                 "--image, --audio: expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
@@ -174,16 +174,16 @@ fn beside(model: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// A projector beside a model, and what it has to know of that.
-pub struct Beside {
+pub struct ModelProjector {
     projector: Projector,
     n_embd: usize,
     m_rope: bool,
 }
 
-impl Beside {
-    fn of(projector: Projector, gguf: &Gguf) -> Result<Beside> {
+impl ModelProjector {
+    fn of(projector: Projector, gguf: &Gguf) -> Result<ModelProjector> {
         let (n_embd, m_rope) = shape_of(gguf, &model::plan(gguf)?)?;
-        Ok(Beside { projector, n_embd, m_rope })
+        Ok(ModelProjector { projector, n_embd, m_rope })
     }
 
     /// Rows that a step must have room for, so that any picture fits.
@@ -223,14 +223,14 @@ impl MediaArgs {
         args: &ModelArgs,
         gguf: &Gguf,
         (engine, talks): (&EngineArgs, bool),
-    ) -> Result<Option<Beside>> {
+    ) -> Result<Option<ModelProjector>> {
         if !self.is_empty() {
-            return Beside::of(self.projector.required(args, gguf, engine)?, gguf).map(Some);
+            return ModelProjector::of(self.projector.require_projector(args, gguf, engine)?, gguf).map(Some);
         }
         if !talks {
             return Ok(None);
         }
-        self.projector.usable(args, gguf, engine)?.map(|projector| Beside::of(projector, gguf)).transpose()
+        self.projector.usable(args, gguf, engine)?.map(|projector| ModelProjector::of(projector, gguf)).transpose()
     }
 
     /// Whether there are media.

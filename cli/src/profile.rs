@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex_engine as engine;
-use pumex_engine::profile::{Clocked, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
+use pumex_engine::profile::{TimedRunner, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
 use pumex_engine::{profile, ModelInfo};
 use pumex_gguf::{Error, Result};
 
 use super::adapters::AdapterArgs;
 use super::options::{EngineArgs, SourceArgs};
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// Options of `profile`.
 #[derive(clap::Args)]
@@ -68,7 +68,7 @@ struct Report<'a> {
 }
 
 /// Measures and prints.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let (rows, flag) = args.parallel.map_or((args.rows, "--rows"), |n| (n, "--parallel"));
     let n_ctx = args.depth.checked_add(rows);
     let n_ctx = n_ctx.ok_or_else(|| Error::Usage(format!("--depth {}: expected fewer positions", args.depth)))?;
@@ -87,10 +87,10 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let model = engine::model_info(&gguf)?;
     let sequences = args.parallel.unwrap_or(1);
     let of = (n_ctx, sequences);
-    let (mut runner, roof): (Box<dyn Clocked + '_>, Roof) = match engine::device(&args.engine.options(None))? {
+    let (mut runner, roof): (Box<dyn TimedRunner + '_>, Roof) = match engine::device(&args.engine.options(None))? {
         Some(device) => {
             // Before the weights take the memory it needs.
-            let roof = Roof::gpu(engine::bandwidth::known(&device)?);
+            let roof = Roof::gpu(engine::bandwidth::load_or_measure(&device)?);
             (Box::new(session::load_vulkan(&gguf, device, &args.engine, of, stop)?), roof)
         }
         None => {
@@ -116,7 +116,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
-    let Some(profile) = found? else { return Ok(End::Interrupted) };
+    let Some(profile) = found? else { return Ok(CommandEnd::Interrupted) };
     let (k, v) = runner.cache_types();
     let about = About { model, device: runner.runner().device(), cache_types: [k.name(), v.name()] };
     if let Some(mut file) = page {
@@ -128,7 +128,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     } else {
         output::text(&text(&about, &profile, args.layers))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// What stands above the tables, in lines.

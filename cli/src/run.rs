@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex_dialogue::grammar::{Constrained, Matcher, Source};
+use pumex_dialogue::grammar::{GrammarMask, Matcher, Source};
 use pumex_dialogue::{grammar, Speaker};
 use pumex_engine::conversation::{generate_on, Constraint, Feed, Request, Stats, StopReason};
 use pumex_gguf::{Error, Gguf, Result};
@@ -20,12 +20,12 @@ use serde_json::{json, Value};
 
 use super::adapters::AdapterArgs;
 use super::diffusion::{self, DiffusionArgs};
-use super::input::{unescape, PromptArgs};
-use super::media::{Beside, MediaArgs};
+use super::prompt_source::{unescape, PromptArgs};
+use super::media::{ModelProjector, MediaArgs};
 use super::options::{EngineArgs, ModelArgs};
-use super::prompt_cache::{self, CacheArgs, Fed, PromptCache};
+use super::prompt_cache::{self, CacheArgs, CachedPrompt, PromptCache};
 use super::sampling::SamplingArgs;
-use super::{chat, output, session, End};
+use super::{chat, output, session, CommandEnd};
 
 /// Options of `run`; defaults are llama.cpp's.
 #[derive(clap::Args)]
@@ -95,7 +95,7 @@ fn check_media(args: &Args, (prompt, talk, cache): (bool, bool, bool)) -> Result
 }
 
 /// Runs a model that writes by diffusion.
-fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<End> {
+fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<CommandEnd> {
     let other = [
         (within, "--grammar, --json-schema"),
         (args.cache.of(gguf).is_some(), "--prompt-cache"),
@@ -111,7 +111,7 @@ fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<
         )));
     }
     let tokenizer = Tokenizer::from_gguf(gguf)?;
-    let given = diffusion::Given {
+    let given = diffusion::DiffusionSetup {
         gguf,
         engine: args.engine.clone(),
         prompt: match chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), gguf)? {
@@ -151,7 +151,7 @@ struct Session<'a> {
 }
 
 /// Continues the prompt, or what is typed.
-pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let begun = Instant::now();
     let source = args.grammar.source()?;
     if source.is_some() && args.chat.tools.is_some() && args.chat.tool_choice != Some(grammar::ToolChoice::None) {
@@ -222,7 +222,7 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
     let (first, matcher) = match beginning {
         Beginning::Text(first, matcher) => (first, matcher.map(|matcher| *matcher)),
         Beginning::Talk(opening) => {
-            let given = chat::Given {
+            let given = chat::ChatSetup {
                 args: &args.chat,
                 model: gguf
                     .path()
@@ -269,21 +269,21 @@ enum Beginning {
     /// The prompt, if there is one, and what replies may be.
     Text(Option<Feed>, Option<Box<Matcher>>),
     /// A conversation.
-    Talk(Box<chat::Begun>),
+    Talk(Box<chat::OpenedChat>),
 }
 
 /// The vocabulary, and what to begin with.
 fn read(
     gguf: &Gguf,
     args: &Args,
-    (prompt, opening, media): (Option<&str>, Option<chat::Opening>, Option<&Beside>),
+    (prompt, opening, media): (Option<&str>, Option<chat::Opening>, Option<&ModelProjector>),
     source: Option<&Source>,
 ) -> Result<(Tokenizer, Beginning)> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_gguf(gguf)?;
     tracing::info!("load: tokenizer, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     if let Some(opening) = opening {
-        let begun = chat::Begun::new(opening, &args.chat, &tokenizer, source)?;
+        let begun = chat::OpenedChat::new(opening, &args.chat, &tokenizer, source)?;
         return Ok((tokenizer, Beginning::Talk(Box::new(begun))));
     }
     let feed = |text: &str| match media.filter(|_| !args.media.is_empty()) {
@@ -310,7 +310,7 @@ impl Session<'_> {
         self.runner.answers_from().is_some()
     }
 
-    fn once(&mut self, prompt: &str, mut ids: Vec<u32>) -> Result<End> {
+    fn once(&mut self, prompt: &str, mut ids: Vec<u32>) -> Result<CommandEnd> {
         if !self.args.json && !self.args.no_display_prompt && !self.answers() {
             output::text(prompt)?;
         }
@@ -318,7 +318,7 @@ impl Session<'_> {
             ids.extend(self.tokenizer.closing());
         }
         let (text, stats) = match &self.cache {
-            Some(_) => self.cached_reply(ids)?,
+            Some(_) => self.generate_from_cache(ids)?,
             None if self.args.deterministic && !self.answers() => {
                 let fed = prompt_cache::feed(&mut *self.runner, &ids, ids.len() - 1, self.stop)?;
                 self.reply_behind(fed, &ids)?
@@ -333,11 +333,11 @@ impl Session<'_> {
             output::text("\n")?;
             self.summary(&stats);
         }
-        Ok(if interrupted { End::Interrupted } else { End::Done })
+        Ok(if interrupted { CommandEnd::Interrupted } else { CommandEnd::Done })
     }
 
     /// Generates after ids whose beginning may be in the prompt cache.
-    fn cached_reply(&mut self, ids: Vec<u32>) -> Result<(String, Stats)> {
+    fn generate_from_cache(&mut self, ids: Vec<u32>) -> Result<(String, Stats)> {
         let Some(cache) = self.cache.take() else { return self.reply(&ids) };
         let fed = cache.feed(&mut *self.runner, &ids, self.stop)?;
         let (text, stats) = self.reply_behind(fed, &ids)?;
@@ -346,7 +346,7 @@ impl Session<'_> {
     }
 
     /// Generates after ids of which the first ones are fed.
-    fn reply_behind(&mut self, fed: Fed, ids: &[u32]) -> Result<(String, Stats)> {
+    fn reply_behind(&mut self, fed: CachedPrompt, ids: &[u32]) -> Result<(String, Stats)> {
         (self.held, self.ids) = (fed.held, ids[..fed.held].to_vec());
         self.ids.iter().for_each(|id| self.sampler.accept(*id));
         let (text, mut stats) = self.reply(&ids[fed.held..])?;
@@ -357,7 +357,7 @@ impl Session<'_> {
     }
 
     /// Reads lines and lets the model continue the one growing sequence, or answer each of them.
-    fn interactive(&mut self) -> Result<End> {
+    fn interactive(&mut self) -> Result<CommandEnd> {
         output::say(format_args!("type text to continue; Ctrl-C stops a reply, /exit or Ctrl-D ends\n"));
         let mut line = String::new();
         loop {
@@ -368,11 +368,11 @@ impl Session<'_> {
             let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| Error::io("stdin".as_ref(), e))?;
             self.stop.store(false, Ordering::Relaxed);
             if read == 0 {
-                return Ok(End::Done);
+                return Ok(CommandEnd::Done);
             }
             let text = line.trim_end_matches(['\n', '\r']);
             if text.trim() == "/exit" {
-                return Ok(End::Done);
+                return Ok(CommandEnd::Done);
             }
             let text = if self.args.no_escape { text.to_string() } else { unescape(text) };
             let bos = self.ids.is_empty() && self.tokenizer.add_bos();
@@ -440,9 +440,9 @@ impl Session<'_> {
             counters: self.args.counters,
         };
         let bos = usize::from(self.tokenizer.add_bos());
-        let keep = self.args.chat.kept(self.held + ids.len(), bos);
+        let keep = self.args.chat.context_keep(self.held + ids.len(), bos);
         let mut shifted = |n: usize| tracing::info!("context shift: {n} tokens left out");
-        let mut constrained = self.matcher.clone().map(Constrained::new);
+        let mut constrained = self.matcher.clone().map(GrammarMask::new);
         let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
         let (runner, all) = (&mut *self.runner, &mut self.ids);
         all.truncate(self.held);
@@ -465,7 +465,7 @@ impl Session<'_> {
     }
 
     /// A token of a listing of log-probabilities.
-    fn listed(&self, id: u32, logprob: f64) -> Value {
+    fn token_logprob(&self, id: u32, logprob: f64) -> Value {
         let bytes = self.tokenizer.piece(id);
         json!({ "token": String::from_utf8_lossy(bytes), "id": id, "bytes": bytes, "logprob": logprob })
     }
@@ -531,8 +531,8 @@ impl Session<'_> {
         if self.args.sampling.logprobs.is_some() {
             let logprobs = self.sampler.take_logprobs();
             let one = |l: &Logprobs| {
-                let mut value = self.listed(l.id, l.logprob);
-                value["top"] = l.top.iter().map(|(id, logprob)| self.listed(*id, *logprob)).collect();
+                let mut value = self.token_logprob(l.id, l.logprob);
+                value["top"] = l.top.iter().map(|(id, logprob)| self.token_logprob(*id, *logprob)).collect();
                 value
             };
             value["logprobs"] = logprobs.iter().map(one).collect();

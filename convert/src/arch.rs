@@ -23,7 +23,7 @@ use crate::conversion::{Conversion, Options, Tensor};
 use crate::folder::Folder;
 use crate::general::{self, Count};
 use crate::metadata::{Meta, Value};
-use crate::types::{FileType, Kind};
+use crate::types::{FileType, TensorType};
 use crate::vocab::Source;
 use crate::{json, Error, Result};
 use rows::Sizes;
@@ -159,16 +159,16 @@ pub fn layer_of(name: &str) -> Option<usize> {
 }
 
 /// A tensor on its way: the name that its family's table knows, and its data.
-pub type Moved = Vec<(String, Content)>;
+pub type NamedContents = Vec<(String, Content)>;
 
 /// What a stored tensor becomes: names that its family's table knows, and weights; else what is wrong with it.
-pub type Modified = std::result::Result<Vec<(String, Weights)>, String>;
+pub type NamedWeights = std::result::Result<Vec<(String, Weights)>, String>;
 
 /// Experts that are not complete yet: of each layer, by name.
 type Waiting = BTreeMap<usize, BTreeMap<String, Weights>>;
 
 /// Puts a layer's experts together, once all are there.
-fn experts(model: &Model, name: &str, weights: Weights, waiting: &mut Waiting) -> Result<Moved> {
+fn experts(model: &Model, name: &str, weights: Weights, waiting: &mut Waiting) -> Result<NamedContents> {
     let numbered =
         |part: &str| name.split_once(part).is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
     let Some(rule) = model.family.experts.filter(|rule| numbered(rule.part)) else {
@@ -212,7 +212,7 @@ fn tensors(model: &Model, folder: &Folder, meta: &mut Meta) -> Result<Vec<(Strin
             continue;
         }
         folder.readable(at)?;
-        for (name, weights) in (model.family.modify)(model, &name, Weights::stored(folder, at)).map_err(wrong)? {
+        for (name, weights) in (model.family.modify)(model, &name, Weights::from_folder(folder, at)).map_err(wrong)? {
             for (name, content) in experts(model, &name, weights, &mut waiting)? {
                 let mapped = rows::gguf(model, &name)
                     .ok_or_else(|| wrong(format!("expected one of {}'s, found {name}", model.family.arch)))?;
@@ -250,7 +250,7 @@ pub fn check_shape(model: &Model, gguf: &str, shape: &[usize]) -> std::result::R
 }
 
 /// The type of a tensor in a file of that type.
-pub fn kind(name: &str, shape: &[usize], of: FileType) -> Kind {
+pub fn kind(name: &str, shape: &[usize], of: FileType) -> TensorType {
     const FLOATS: [&str; 5] = [
         "ffn_gate_inp.weight",
         "ffn_gate_inp_shexp.weight",
@@ -261,14 +261,14 @@ pub fn kind(name: &str, shape: &[usize], of: FileType) -> Kind {
     let end = [".weight", ".lora_a", ".lora_b"].iter().any(|end| name.ends_with(end));
     let last = name.strip_prefix("blk.").and_then(|n| n.split_once('.')).map_or(name, |(_, rest)| rest);
     if shape.len() <= 1 || name.ends_with("_norm.weight") || !end || FLOATS.contains(&last) {
-        return Kind::F32;
+        return TensorType::F32;
     }
     let kind = of.kind();
     let row = shape.last().copied().unwrap_or(1);
     if kind.row_bytes(row).is_some() {
         kind
     } else {
-        Kind::F16
+        TensorType::F16
     }
 }
 
@@ -311,7 +311,7 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
     (model.family.parameters)(&model, id, &mut meta)?;
     meta.set("general.quantization_version", Value::U32(2));
     (model.family.vocabulary)(&model, &mut meta)?;
-    let kinds: Vec<Kind> = shapes.iter().map(|(name, shape)| kind(name, shape, file_type)).collect();
+    let kinds: Vec<TensorType> = shapes.iter().map(|(name, shape)| kind(name, shape, file_type)).collect();
     let tensors = found.into_iter().zip(kinds).map(|((name, content), kind)| Tensor { name, content, kind }).collect();
     Ok(Conversion { meta, tensors, folder, class: model.class })
 }

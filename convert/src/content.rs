@@ -54,7 +54,7 @@ impl Rule {
 
 impl Weights {
     /// A tensor of the folder.
-    pub fn stored(folder: &Folder, tensor: usize) -> Weights {
+    pub fn from_folder(folder: &Folder, tensor: usize) -> Weights {
         Weights { shape: folder.tensors()[tensor].shape.clone(), source: Source::Stored(tensor) }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::content::Content;
 use crate::folder::Folder;
-use crate::metadata::{header, Entry, Meta, Value, ALIGNMENT};
-use crate::types::{FileType, Kind};
+use crate::metadata::{header, TensorHeader, Meta, Value, ALIGNMENT};
+use crate::types::{FileType, TensorType};
 use crate::{adapter, arch, Error, Result};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Tensor {
     /// Its data.
     pub(crate) content: Content,
     /// Its type.
-    pub(crate) kind: Kind,
+    pub(crate) kind: TensorType,
 }
 
 /// What takes a file's bytes, in order.
@@ -139,10 +139,10 @@ impl Conversion {
             return Err(Error::file(Path::new(&self.class), what));
         }
         t.kind = match format.ggml_id {
-            0 => Kind::F32,
-            1 => Kind::F16,
-            30 => Kind::Bf16,
-            _ => Kind::Format(format),
+            0 => TensorType::F32,
+            1 => TensorType::F16,
+            30 => TensorType::Bf16,
+            _ => TensorType::Format(format),
         };
         Ok(())
     }
@@ -158,10 +158,10 @@ impl Conversion {
     /// # Errors
     /// What the sink says, and [`Error::Stopped`].
     pub fn write(&self, sink: &mut Sink<'_>, progress: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
-        let entries: Vec<Entry<'_>> = self
+        let entries: Vec<TensorHeader<'_>> = self
             .tensors
             .iter()
-            .map(|t| Entry { name: &t.name, shape: t.shape(), type_id: t.type_id(), len_bytes: t.len_bytes() })
+            .map(|t| TensorHeader { name: &t.name, shape: t.shape(), type_id: t.type_id(), len_bytes: t.len_bytes() })
             .collect();
         let mut report = Report::default();
         let (mut done, mut padding) = (0u64, 0u64);
@@ -202,7 +202,7 @@ impl Conversion {
         weights.read(&self.folder, first * row, &mut floats);
         let part = (64usize << 10).div_ceil(row.max(1)).max(1) * row.max(1);
         let ones = match tensor.kind {
-            Kind::Format(_) => vec![1f32; part.min(floats.len())],
+            TensorType::Format(_) => vec![1f32; part.min(floats.len())],
             _ => Vec::new(),
         };
         let parts: Vec<Vec<u8>> = floats

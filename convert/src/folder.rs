@@ -12,7 +12,7 @@ const MOST_PARTS: usize = 4096;
 
 /// A tensor of a file.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredTensor {
     /// As the file has it.
     pub name: String,
     /// Dimensions, the contiguous one last.
@@ -28,7 +28,7 @@ pub struct Stored {
 #[derive(Debug)]
 pub struct Folder {
     parts: Vec<Map>,
-    tensors: Vec<Stored>,
+    tensors: Vec<StoredTensor>,
 }
 
 /// Whether elements can be read as floats.
@@ -49,7 +49,7 @@ fn readable(dtype: Dtype) -> bool {
 }
 
 /// Names of a folder's files that begin and end so, sorted.
-fn named(dir: &Path, begin: &str, end: &str) -> Result<Vec<String>> {
+fn list_matching_files(dir: &Path, begin: &str, end: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::io(dir, e))? {
         let name = entry.map_err(|e| Error::io(dir, e))?.file_name();
@@ -87,10 +87,10 @@ impl Folder {
         let index = index(&at_index)?;
         let names = match &index {
             Some(map) => map.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
-            None => named(dir, begin, ".safetensors")?,
+            None => list_matching_files(dir, begin, ".safetensors")?,
         };
         if names.is_empty() {
-            let bin = named(dir, "pytorch_model", ".bin")?;
+            let bin = list_matching_files(dir, "pytorch_model", ".bin")?;
             let found = bin.first().map_or("none".to_string(), |name| format!("{name}, which only Python reads"));
             return Err(Error::file(dir, format!("expected {begin}*.safetensors, found {found}")));
         }
@@ -141,7 +141,7 @@ impl Folder {
             Error::file(path, format!("expected a safetensors header of {} bytes at most: {e}", bytes.len()))
         })?;
         let data = header.saturating_add(8);
-        let mut tensors: Vec<Stored> = Vec::new();
+        let mut tensors: Vec<StoredTensor> = Vec::new();
         for (name, info) in metadata.tensors() {
             let (start, end) = info.data_offsets;
             let (start, end) = (start.checked_add(data), end.checked_add(data));
@@ -156,7 +156,7 @@ impl Folder {
                     format!("tensor {name}: expected its bytes in the file's {}, found them up to {end}", bytes.len());
                 return Err(Error::file(path, what));
             }
-            tensors.push(Stored {
+            tensors.push(StoredTensor {
                 name,
                 shape: info.shape.clone(),
                 dtype: info.dtype,
@@ -172,7 +172,7 @@ impl Folder {
     }
 
     /// All tensors, file by file and by name.
-    pub fn tensors(&self) -> &[Stored] {
+    pub fn tensors(&self) -> &[StoredTensor] {
         &self.tensors
     }
 

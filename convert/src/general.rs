@@ -3,7 +3,7 @@
 use crate::json::{self, Object};
 use crate::metadata::{Meta, Value};
 use crate::model_card::Card;
-use crate::name_parts::{parts, title, Parts};
+use crate::name_parts::{parts, title, NameParts};
 use crate::Result;
 use std::path::Path;
 
@@ -57,7 +57,7 @@ pub fn count<'a>(tensors: impl Iterator<Item = (&'a str, &'a [usize])>) -> Count
     count
 }
 
-fn rounded(n: u64) -> String {
+fn round_count(n: u64) -> String {
     let n = n as f64;
     let (scale, unit) = match n {
         n if n > 1e12 => (1e-12, "T"),
@@ -73,8 +73,8 @@ fn rounded(n: u64) -> String {
 /// What a count is called, such as 7.2B or 8x3.1B.
 fn size_label(count: Count) -> String {
     match count.experts {
-        0 => rounded(count.total.unsigned_abs()),
-        n => format!("{n}x{}", rounded(count.shared + count.expert)),
+        0 => round_count(count.total.unsigned_abs()),
+        n => format!("{n}x{}", round_count(count.shared + count.expert)),
     }
 }
 
@@ -94,7 +94,7 @@ fn source(meta: &mut Meta, prefix: &str, id: &str, total: i64) {
             meta.set(format!("{prefix}.{key}"), value);
         }
     };
-    let Parts { full, organization, version, .. } = found;
+    let NameParts { full, organization, version, .. } = found;
     set("name", full.as_deref().map(title).inspect(|n| name = Some(n.clone())));
     set("version", version);
     set("organization", organization.as_deref().map(title));
@@ -149,7 +149,7 @@ pub fn set(meta: &mut Meta, dir: &Path, count: Count) -> Result<()> {
     let by_id = id.map(|id| parts(id, count.total)).unwrap_or_default();
     let by_folder = parts(&folder, count.total);
     let card_text = |keys: &[&str]| keys.iter().find_map(|k| card.text(k));
-    let part = |keys: &[&str], of: fn(&Parts) -> Option<String>| {
+    let part = |keys: &[&str], of: fn(&NameParts) -> Option<String>| {
         card_text(keys).or_else(|| of(&by_id)).or_else(|| of(&by_folder))
     };
 

@@ -25,4 +25,4 @@ pub use arch::{families, Family};
 pub use conversion::{Conversion, Options, Report, Sink, Tensor};
 pub use error::{Error, Result};
 pub use metadata::{Meta, Value};
-pub use types::{FileType, Kind};
+pub use types::{FileType, TensorType};

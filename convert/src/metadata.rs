@@ -76,7 +76,7 @@ impl Meta {
 
 /// A tensor as the header names it.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct TensorHeader<'a> {
     /// GGUF name.
     pub name: &'a str,
     /// Dimensions, the contiguous one last.
@@ -140,7 +140,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// The file up to its first tensor's data, padded to the alignment.
-pub fn header(meta: &Meta, tensors: &[Entry<'_>]) -> Vec<u8> {
+pub fn header(meta: &Meta, tensors: &[TensorHeader<'_>]) -> Vec<u8> {
     let mut out = b"GGUF".to_vec();
     out.extend(3u32.to_le_bytes());
     out.extend((tensors.len() as u64).to_le_bytes());

@@ -18,7 +18,7 @@ const MOST_TOKENS: usize = 4 << 20;
 
 /// Kinds of tokens, as GGUF counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// A piece of text.
     Normal = 1,
     /// What no other token is.
@@ -38,7 +38,7 @@ pub enum Kind {
 pub struct Tokens {
     texts: Vec<String>,
     scores: Vec<f32>,
-    kinds: Vec<Kind>,
+    kinds: Vec<TokenKind>,
 }
 
 impl Tokens {
@@ -51,10 +51,10 @@ impl Tokens {
             return Err(Error::file(path, format!("vocab_size: expected at most {MOST_TOKENS}, found {len}")));
         }
         let texts = (0..len).map(|i| format!("[PAD{i}]")).collect();
-        Ok(Tokens { texts, scores: vec![score; len], kinds: vec![Kind::Unused; len] })
+        Ok(Tokens { texts, scores: vec![score; len], kinds: vec![TokenKind::Unused; len] })
     }
 
-    fn set(&mut self, id: usize, text: String, score: f32, kind: Kind) {
+    fn set(&mut self, id: usize, text: String, score: f32, kind: TokenKind) {
         self.texts[id] = text;
         self.scores[id] = score;
         self.kinds[id] = kind;
@@ -198,7 +198,7 @@ impl Source<'_> {
         let types = self.config.opt_u32(&["type_vocab_size"])?.unwrap_or(1);
         meta.set("tokenizer.ggml.token_type_count", Value::U32(types));
         for (text, kind) in tokens.texts.iter_mut().zip(&tokens.kinds) {
-            if *kind != Kind::Control {
+            if *kind != TokenKind::Control {
                 *text = text.strip_prefix("##").map_or_else(|| format!("\u{2581}{text}"), String::from);
             }
         }

@@ -1,7 +1,7 @@
 //! How fast one product of each form reads its matrix: `speed [ROWS [COLS [COLUMNS [THREADS [IN_PLACE]]]]]`, 1 for packing on the
 //! way.
 
-use pumex_cpu::{threads, Acts, Cpu, Input, Isa, Matrix, Part, Pool, Shape};
+use pumex_cpu::{threads, Acts, Cpu, Input, Isa, Matrix, ScaledMatrix, Pool, Shape};
 use std::time::Instant;
 
 fn main() {
@@ -36,7 +36,7 @@ fn main() {
         let mut acts = Acts::default();
         acts.set(&cpu.pool, cpu.isa, &x, cols);
         let mut out = vec![0.0; rows * columns];
-        let part = [Part { matrix: &m, scale: 1.0, bias: None }];
+        let part = [ScaledMatrix { matrix: &m, scale: 1.0, bias: None }];
         let mut best = f64::MAX;
         for _ in 0..12 {
             let begun = Instant::now();

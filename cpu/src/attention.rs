@@ -5,16 +5,16 @@
 //! are joined afterwards: the same whatever the number of threads.
 
 mod cache;
-mod chosen;
+mod sparse;
 mod item;
-mod next;
+mod prefetch;
 
-pub use cache::{Cache, Elements, Place};
-pub use chosen::Index;
+pub use cache::{Cache, Elements, CacheWrite};
+pub use sparse::Index;
 
-use crate::buffer::Parts;
+use crate::buffer::DisjointParts;
 use crate::Cpu;
-use item::{Job, Rules};
+use item::{AttentionItem, Rules};
 
 /// Positions of a block.
 pub const BLOCK: usize = 32;
@@ -75,7 +75,7 @@ impl Bias<'_> {
 
 /// What a row sees of its sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct VisibleRange {
     /// Its own position.
     pub pos: usize,
     /// The first position.
@@ -86,7 +86,7 @@ pub struct Seen {
 
 /// Rows of one sequence that follow each other.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct RowRun<'a> {
     /// The first row.
     pub row: usize,
     /// How many.
@@ -130,7 +130,7 @@ pub struct Queries<'a> {
 }
 
 impl Work {
-    fn plan(&mut self, cache: &Cache, scores: &Scores<'_>, runs: &[Run<'_>], seen: &[Seen]) {
+    fn plan(&mut self, cache: &Cache, scores: &Scores<'_>, runs: &[RowRun<'_>], seen: &[VisibleRange]) {
         self.items.clear();
         self.joins.clear();
         let (mut partials, group) = (0, scores.heads / cache.kv_heads);
@@ -173,8 +173,8 @@ impl Cpu {
         cache: &Cache,
         scores: &Scores<'_>,
         q: Queries<'_>,
-        runs: &[Run<'_>],
-        seen: &[Seen],
+        runs: &[RowRun<'_>],
+        seen: &[VisibleRange],
         work: &mut Work,
         out: &mut [f32],
     ) {
@@ -185,11 +185,11 @@ impl Cpu {
         work.plan(cache, scores, runs, seen);
         let rules = Rules { group, scores };
         let (items, stride) = (&work.items, group * (v_pad + 2));
-        let (outs, partials) = (Parts::new(out), Parts::new(&mut work.partials));
+        let (outs, partials) = (DisjointParts::new(out), DisjointParts::new(&mut work.partials));
         self.pool.each(items.len(), &|i| {
             let item = &items[i];
             let run = &runs[item.run];
-            let job = Job {
+            let job = AttentionItem {
                 cache,
                 blocks: &run.blocks[item.from - run.first_block..item.to - run.first_block],
                 from: item.from * BLOCK,

@@ -92,7 +92,7 @@ impl Scales {
     }
 
     /// Cells whose codes come one after the other, and then their scales: a whole number of cache lines each.
-    pub const fn together(self) -> usize {
+    pub const fn cells_per_group(self) -> usize {
         match self {
             Scales::Half => 2,
             Scales::HalfMin | Scales::Half16 | Scales::Float => 1,
@@ -126,24 +126,24 @@ pub struct Layout {
 impl Layout {
     /// Bytes of the codes of cells that lie together.
     pub const fn codes_bytes(&self) -> usize {
-        self.scales.together() * self.codes.vectors() * 64
+        self.scales.cells_per_group() * self.codes.vectors() * 64
     }
 
     /// Bytes of cells that lie together: codes, scales of scales, scales.
     pub const fn group_bytes(&self) -> usize {
-        let scales = self.scales.together() * self.scales.cell_bytes() + self.scales.super_bytes();
+        let scales = self.scales.cells_per_group() * self.scales.cell_bytes() + self.scales.super_bytes();
         self.codes_bytes() + scales.next_multiple_of(64)
     }
 
     /// Bytes of a tile of 16 rows of `cols` weights.
     pub const fn tile_bytes(&self, cols: usize) -> usize {
-        (cols / CELL).div_ceil(self.scales.together()) * self.group_bytes()
+        (cols / CELL).div_ceil(self.scales.cells_per_group()) * self.group_bytes()
     }
 
     /// Where the codes of a cell are in a tile, where its scales, and where the scales of these.
     #[inline(always)]
     pub const fn places(&self, cell: usize) -> (usize, usize, usize) {
-        let (group, i) = (cell / self.scales.together() * self.group_bytes(), cell % self.scales.together());
+        let (group, i) = (cell / self.scales.cells_per_group() * self.group_bytes(), cell % self.scales.cells_per_group());
         let above = group + self.codes_bytes();
         (group + i * self.codes.vectors() * 64, above + self.scales.super_bytes() + i * self.scales.cell_bytes(), above)
     }

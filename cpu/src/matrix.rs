@@ -1,12 +1,12 @@
 //! Weight matrices as kernels read them: packed into tiles, in place where that is not wanted, or floats as they are.
 
-use crate::acts::Acts;
-use crate::buffer::{Arena, Parts, Piece};
+use crate::activations::Acts;
+use crate::buffer::{Arena, DisjointParts, ArenaSlice};
 use crate::float::{self, Float};
 use crate::formats;
 use crate::layout::Layout;
 use crate::simd::LANES;
-use crate::stored::{pack_rows, Shape, Stored};
+use crate::file_matrix::{pack_rows, Shape, FileMatrix};
 use crate::{tile, Isa, Pool};
 use pumex_quant::{Format, FormatId};
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ pub(crate) const MOST_TILES: usize = 8;
 /// Where the weights are.
 enum Store<'a> {
     /// Tiles.
-    Tiles(Layout, Piece),
+    Tiles(Layout, ArenaSlice),
     /// Blocks of the file, packed tile by tile when they are used.
     Blocks(Layout, &'a [u8]),
     /// Floats of the file.
@@ -86,7 +86,7 @@ impl<'a> Matrix<'a> {
     /// If a row is no whole number of blocks, or a source has no whole row.
     pub fn load<E: Send>(
         (pool, isa): (&Pool, Isa),
-        sources: &[Stored<'a, '_, E>],
+        sources: &[FileMatrix<'a, '_, E>],
         full: &dyn Fn(usize) -> E,
     ) -> Result<Vec<Matrix<'a>>, E> {
         let (mut arena, mut items) = (Arena::default(), Vec::new());
@@ -101,7 +101,7 @@ impl<'a> Matrix<'a> {
         }
         let failed = Mutex::new(None);
         {
-            let parts: Vec<Parts<u8>> = pieces.iter_mut().map(|piece| Parts::new(piece.bytes_mut())).collect();
+            let parts: Vec<DisjointParts<u8>> = pieces.iter_mut().map(|piece| DisjointParts::new(piece.bytes_mut())).collect();
             pool.each(items.len(), &|item| {
                 let (i, chunk) = items[item];
                 if let Err(error) = sources[i].load(isa, chunk, &parts[i]) {
@@ -112,7 +112,7 @@ impl<'a> Matrix<'a> {
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let matrix = |(source, piece): (&Stored<'a, '_, E>, Piece)| {
+        let matrix = |(source, piece): (&FileMatrix<'a, '_, E>, ArenaSlice)| {
             let Shape { parts, rows, cols } = source.shape;
             let store = match (source.layout(), formats::layout(source.format.id), source.format.id) {
                 (Some(layout), ..) => Store::Tiles(layout, piece),
@@ -132,7 +132,7 @@ impl<'a> Matrix<'a> {
     /// Likewise.
     pub fn new(of: (&Pool, Isa), format: &'static Format, shape: Shape, data: &'a [u8], repack: bool) -> Matrix<'a> {
         let inspect = Box::new(|_: usize, _: &[u8]| Ok::<(), ()>(()));
-        let made = Matrix::load(of, &[Stored { format, shape, data, repack, inspect }], &|_| ());
+        let made = Matrix::load(of, &[FileMatrix { format, shape, data, repack, inspect }], &|_| ());
         made.ok().and_then(|mut all| all.pop()).unwrap_or_else(|| unreachable!("nothing refuses it"))
     }
 
@@ -218,7 +218,7 @@ impl<'a> Matrix<'a> {
         (out, scratch): (&mut [f32], &mut Scratch),
     ) {
         assert_eq!(x.acts.cols(), self.cols, "columns of the matrix");
-        let form = tile::Form { layout, cols: self.cols, ahead: crate::isa::ahead() };
+        let form = tile::TileForm { layout, cols: self.cols, ahead: crate::isa::ahead() };
         let bytes = layout.tile_bytes(self.cols);
         if let [column] = columns {
             // SAFETY: the instructions are there; `packed` has `tiles` tiles, the row a record per cell, `out` 16 floats per tile.

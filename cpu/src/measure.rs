@@ -1,7 +1,7 @@
 //! What the threads and instructions of this machine reach at the most: the yardstick of a kernel's bytes and operations per
 //! second.
 
-use crate::buffer::{Buffer, Parts};
+use crate::buffer::{Buffer, DisjointParts};
 use crate::simd::{entries, Simd, LANES};
 use crate::Cpu;
 use std::hint::black_box;
@@ -178,7 +178,7 @@ impl Cpu {
         let (from, to) = buffer.bytes_mut().split_at_mut(BYTES / 2);
         // Pages that nobody wrote are all the same one.
         from.fill(1);
-        let (from, to) = (&*from, Parts::new(to));
+        let (from, to) = (&*from, DisjointParts::new(to));
         let copy = best(|| {
             self.pool.each(BYTES / 2 / CHUNK, &|i| {
                 // SAFETY: every chunk is of one item.

@@ -14,7 +14,7 @@ type Blocks = [Block; LANES];
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn raised<S: Simd>(v: S::B, by: usize) -> S::B {
+unsafe fn shift_left<S: Simd>(v: S::B, by: usize) -> S::B {
     // SAFETY: the caller answers for the instructions.
     unsafe {
         match by {
@@ -40,7 +40,7 @@ type Cell<S> = [<S as Simd>::B; 8];
 #[inline(always)]
 unsafe fn nibbles<S: Simd>(cell: &Cell<S>, j: usize) -> S::B {
     // SAFETY: the caller answers for the instructions.
-    unsafe { S::or(field::<S>(cell[j], 0, 15), raised::<S>(field::<S>(cell[j + 4], 0, 15), 4)) }
+    unsafe { S::or(field::<S>(cell[j], 0, 15), shift_left::<S>(field::<S>(cell[j + 4], 0, 15), 4)) }
 }
 
 /// The two-bit parts from bit `from` on of chunks `i`, `i + 2`, `i + 4` and `i + 6`.
@@ -53,7 +53,7 @@ unsafe fn pairs<S: Simd>(cell: &Cell<S>, i: usize, from: usize) -> S::B {
     unsafe {
         let mut all = field::<S>(cell[i], from, 3);
         for p in 1..4 {
-            all = S::or(all, raised::<S>(field::<S>(cell[2 * p + i], from, 3), 2 * p));
+            all = S::or(all, shift_left::<S>(field::<S>(cell[2 * p + i], from, 3), 2 * p));
         }
         all
     }
@@ -69,7 +69,7 @@ unsafe fn bits<S: Simd>(cell: &Cell<S>, from: usize) -> S::B {
     unsafe {
         let mut all = field::<S>(cell[0], from, 1);
         for c in 1..8 {
-            all = S::or(all, raised::<S>(field::<S>(cell[c], from, 1), c));
+            all = S::or(all, shift_left::<S>(field::<S>(cell[c], from, 1), c));
         }
         all
     }

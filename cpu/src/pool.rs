@@ -19,22 +19,22 @@ type Body<'a> = dyn Fn(usize) + Sync + 'a;
 
 /// A loop that is under way.
 #[derive(Clone, Copy)]
-struct Job {
+struct LoopJob {
     body: *const Body<'static>,
     chunks: usize,
 }
 
-/// In [`Shared::state`]: the loop takes more threads.
+/// In [`PoolState::state`]: the loop takes more threads.
 const OPEN: u64 = 1 << 31;
 /// The number of threads in it.
 const INSIDE: u64 = OPEN - 1;
 /// One loop more.
 const NEXT: u64 = 1 << 32;
 
-struct Shared {
+struct PoolState {
     /// Number of the loop above bit 32, [`OPEN`], and how many workers are inside.
     state: AtomicU64,
-    job: Cell<Option<Job>>,
+    job: Cell<Option<LoopJob>>,
     /// The next chunk.
     next: AtomicUsize,
     /// Workers of lower numbers take part.
@@ -47,13 +47,13 @@ struct Shared {
 }
 
 // SAFETY: `job` is written only while the loop is closed and nobody is inside, and read only by those inside.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for PoolState {}
 // SAFETY: the pointer in `job` is to a `Sync` body, which whoever is inside may call from any thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for PoolState {}
 
 /// Threads that wait for loops.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     workers: Vec<JoinHandle<()>>,
     /// Held while a loop runs: loops of several callers follow each other.
     running: Mutex<()>,
@@ -62,7 +62,7 @@ pub struct Pool {
 impl Pool {
     /// A pool of so many threads, the caller's included. `start` is called on each new one, with its number from 1 on.
     pub fn new(threads: usize, start: impl Fn(usize) + Send + Sync + 'static) -> Pool {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             state: AtomicU64::new(0),
             job: Cell::new(None),
             next: AtomicUsize::new(0),
@@ -111,7 +111,7 @@ impl Pool {
         // SAFETY: only the lifetime changes. Workers call the body only while inside, and `Closing` lets this function end, in
         // any way, only after all have left.
         let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
-        let job = Job { body, chunks };
+        let job = LoopJob { body, chunks };
         // SAFETY: the loop is closed, nobody is inside: `Closing` of the loop before saw to it.
         unsafe { shared.job.set(Some(job)) };
         shared.next.store(0, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Drop for Pool {
 }
 
 /// Closes the loop and waits for those inside.
-struct Closing<'a>(&'a Shared);
+struct Closing<'a>(&'a PoolState);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -157,9 +157,9 @@ impl Drop for Closing<'_> {
     }
 }
 
-impl Shared {
+impl PoolState {
     /// Takes chunks until none is left.
-    fn take(&self, job: Job) {
+    fn take(&self, job: LoopJob) {
         loop {
             let chunk = self.next.fetch_add(1, Ordering::Relaxed);
             if chunk >= job.chunks {

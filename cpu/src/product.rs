@@ -1,6 +1,6 @@
 //! Products of a step: items of a few tiles, dealt to all threads, with what is done to the sums before they are stored.
 
-use crate::buffer::Parts;
+use crate::buffer::DisjointParts;
 use crate::matrix::{Input, Matrix, MOST_TILES};
 use crate::rows::silu_times;
 use crate::simd::LANES;
@@ -12,7 +12,7 @@ const COLUMNS: usize = 512;
 
 /// A matrix of a product.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct ScaledMatrix<'a> {
     /// The matrix, of one part.
     pub matrix: &'a Matrix<'a>,
     /// Of the product, before the bias.
@@ -41,7 +41,7 @@ impl Gating<'_> {
 
 /// An expert of a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Choice {
+pub struct RoutedExpert {
     /// Which part of the matrices.
     pub expert: u32,
     /// What its output is multiplied with.
@@ -56,7 +56,7 @@ pub struct Choice {
 #[derive(Default)]
 pub struct Choices {
     /// `[n, used]`
-    pub of_rows: Vec<Choice>,
+    pub of_rows: Vec<RoutedExpert>,
     /// Experts of a row.
     pub used: usize,
     /// Indices into `of_rows`, by expert.
@@ -97,13 +97,13 @@ impl Choices {
 
 /// Sums of an item, of two matrices, and lists of columns.
 #[derive(Default)]
-struct Room {
+struct ProductScratch {
     one: Vec<f32>,
     two: Vec<f32>,
     columns: Vec<u32>,
 }
 
-impl Room {
+impl ProductScratch {
     fn fit(&mut self, len: usize) {
         if self.one.len() < len {
             self.one.resize(len, 0.0);
@@ -113,7 +113,7 @@ impl Room {
 }
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    static ROOM: RefCell<ProductScratch> = RefCell::new(ProductScratch::default());
 }
 
 /// Tiles of an item: few enough that all threads have some at the end, and, for several columns, as many as share a read.
@@ -140,7 +140,7 @@ impl Cpu {
     /// If shapes do not fit.
     pub fn multiply(
         &self,
-        parts: &[Part<'_>],
+        parts: &[ScaledMatrix<'_>],
         x: &Input<'_>,
         n: usize,
         add: bool,
@@ -149,9 +149,9 @@ impl Cpu {
     ) -> usize {
         let columns: usize = parts.iter().map(|p| p.matrix.rows()).sum();
         assert!(first + columns <= width && out.len() >= n * width, "room for the product");
-        let per_item = |p: &Part| item_tiles(p.matrix.tiles(), n, self.pool.threads());
+        let per_item = |p: &ScaledMatrix| item_tiles(p.matrix.tiles(), n, self.pool.threads());
         let items: usize = parts.iter().map(|p| p.matrix.tiles().div_ceil(per_item(p))).sum();
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(items, &|item| {
             let (mut item, mut at) = (item, first);
             for part in parts {
@@ -188,11 +188,11 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn gated(&self, (gate, up): (&Part<'_>, &Part<'_>), by: Gating<'_>, x: &Input<'_>, n: usize, out: &mut [f32]) {
+    pub fn matmul_gated(&self, (gate, up): (&ScaledMatrix<'_>, &ScaledMatrix<'_>), by: Gating<'_>, x: &Input<'_>, n: usize, out: &mut [f32]) {
         let (m, width) = (gate.matrix, gate.matrix.rows());
         assert!(up.matrix.rows() == width && out.len() >= n * width, "room for the product");
         let step = item_tiles(m.tiles(), n, self.pool.threads());
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(m.tiles().div_ceil(step), &|item| {
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
             let rows = (tiles * LANES).min(width - tile * LANES);
@@ -222,9 +222,9 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn gated_experts(
+    pub fn matmul_gated_experts(
         &self,
-        both: &[Part<'_>; 2],
+        both: &[ScaledMatrix<'_>; 2],
         by: Gating<'_>,
         x: &Input<'_>,
         choices: &Choices,
@@ -239,7 +239,7 @@ impl Cpu {
             self.pool.threads(),
         );
         let count = gate.tiles().div_ceil(step);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(choices.present.len() * count, &|item| {
             let (expert, item) = (choices.present[item / count] as usize, item % count);
             let (tile, tiles) = (item * step, step.min(gate.tiles() - item * step));
@@ -270,13 +270,13 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn experts_add(&self, down: &Part<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
+    pub fn experts_add(&self, down: &ScaledMatrix<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
         let (bias, down) = (down.bias, down.matrix);
         let (width, used) = (down.rows(), choices.used);
         let n = choices.of_rows.len() / used.max(1);
         assert!(out.len() >= n * width, "room for the product");
         let step = item_tiles(down.tiles(), n, self.pool.threads());
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(down.tiles().div_ceil(step), &|item| {
             let (tile, tiles) = (item * step, step.min(down.tiles() - item * step));
             let rows = (tiles * LANES).min(width - tile * LANES);
@@ -310,7 +310,7 @@ impl Cpu {
         let n = choices.of_rows.len() / choices.used.max(1);
         let step = item_tiles(choices.present.len() * m.tiles(), n, self.pool.threads());
         let count = m.tiles().div_ceil(step);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(choices.present.len() * count, &|item| {
             let (expert, item) = (choices.present[item / count] as usize, item % count);
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
@@ -349,7 +349,7 @@ impl Cpu {
         assert!(heads == 1 || stride >= len, "columns of their own");
         let step = if n > 1 { 2 } else { MOST_TILES };
         let count = m.tiles().div_ceil(step);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(heads * count, &|item| {
             let (head, item) = (item / count, item % count);
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));

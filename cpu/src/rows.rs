@@ -1,6 +1,6 @@
 //! Loops over rows of floats: norms, gates, rotations, the largest.
 
-use crate::buffer::Parts;
+use crate::buffer::DisjointParts;
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::{Cpu, Isa};
 
@@ -94,7 +94,7 @@ impl Cpu {
     /// Calls `body(row, out)` for rows of `width` floats, on all threads; few rows are done by this one.
     pub fn rows(&self, out: &mut [f32], width: usize, body: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let rows = out.len() / width.max(1);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         let chunk = if rows <= 2 { rows.max(1) } else { rows.div_ceil(4 * self.pool.threads()) };
         self.pool.each(rows.div_ceil(chunk), &|item| {
             for row in item * chunk..rows.min((item + 1) * chunk) {

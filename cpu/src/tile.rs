@@ -1,6 +1,6 @@
 //! Products with a tile: straight from its packed form for one column, and through unpacked bytes for many.
 
-use crate::acts::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
+use crate::activations::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
 use crate::isa::Ahead;
 use crate::layout::{Codes, Layout, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
@@ -114,7 +114,7 @@ groups! {
 
 /// What all cells of a tile need.
 #[derive(Clone, Copy)]
-pub(crate) struct Form<'a> {
+pub(crate) struct TileForm<'a> {
     pub layout: &'a Layout,
     /// Columns.
     pub cols: usize,
@@ -152,7 +152,7 @@ unsafe fn ask<S: Simd, U: Unpack>(ahead: Ahead, p: *const u8, lines: usize) {
 /// # Safety
 /// As of [`Simd`]; `tile` has the bytes of the form, `acts` a record for each cell.
 #[inline(always)]
-unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8, acts: *const u8) -> S::F {
+unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: TileForm<'_>, tile: *const u8, acts: *const u8) -> S::F {
     // SAFETY: the caller answers for the instructions and for what is read.
     unsafe {
         let cells = form.cols / CELL;
@@ -163,7 +163,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
         // Two sums of each, so that additions need not wait for each other.
         let mut sums = [S::splat(0.0); 2];
         let mut mins = S::splat(0.0);
-        let (groups, together) = (CELL / G::KIND.group(), G::KIND.together());
+        let (groups, together) = (CELL / G::KIND.group(), G::KIND.cells_per_group());
         let scales_at = together * 64 * U::VECTORS;
         let bytes = scales_at + (together * G::KIND.cell_bytes() + G::KIND.super_bytes()).next_multiple_of(64);
         while left > 0 {
@@ -215,7 +215,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
 /// # Safety
 /// As of [`Simd`]; `codes` has room for 16 bytes for each column, `scales` for [`scale_floats`].
 #[inline(always)]
-unsafe fn unpacked<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
+unsafe fn unpack_tile<S: Simd, U: Unpack, G: Groups>(form: TileForm<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let cells = form.cols / CELL;
@@ -283,7 +283,7 @@ macro_rules! by_form {
 /// # Safety
 /// As of [`column`], for `tiles` tiles one after the other; `out` has 16 floats for each.
 #[inline(always)]
-unsafe fn columns<S: Simd>(form: Form<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) {
+unsafe fn columns<S: Simd>(form: TileForm<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let bytes = form.layout.tile_bytes(form.cols);
@@ -295,17 +295,17 @@ unsafe fn columns<S: Simd>(form: Form<'_>, tile: *const u8, tiles: usize, acts: 
 }
 
 /// # Safety
-/// As of [`unpacked`].
+/// As of [`unpack_tile`].
 #[inline(always)]
-unsafe fn unpack_any<S: Simd>(form: Form<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
+unsafe fn unpack_any<S: Simd>(form: TileForm<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
-    unsafe { by_form!(form.layout, S, unpacked(form, tile, codes, scales)) }
+    unsafe { by_form!(form.layout, S, unpack_tile(form, tile, codes, scales)) }
 }
 
 /// `R` unpacked tiles times `N` columns: sums stay in registers.
 ///
 /// # Safety
-/// As of [`Simd`]; tiles as [`unpacked`] leaves them, a record per cell at each of `acts`; `out` has, for each column, room for
+/// As of [`Simd`]; tiles as [`unpack_tile`] leaves them, a record per cell at each of `acts`; `out` has, for each column, room for
 /// the 16 sums of each tile.
 #[inline(always)]
 unsafe fn block<S: Simd, const R: usize, const N: usize, const GROUPS: usize, const MIN: bool>(
@@ -397,7 +397,7 @@ unsafe fn block<S: Simd, const R: usize, const N: usize, const GROUPS: usize, co
 /// As of [`block`].
 #[inline(always)]
 unsafe fn block_of<S: Simd, const R: usize, const N: usize>(
-    form: Form<'_>,
+    form: TileForm<'_>,
     codes: [*const u8; R],
     scales: [*const f32; R],
     acts: &[*const u8],
@@ -424,7 +424,7 @@ unsafe fn block_of<S: Simd, const R: usize, const N: usize>(
 /// As of [`block`], for any number of columns: `out` is `[columns, R, 16]`.
 #[inline(always)]
 unsafe fn blocks_of<S: Simd, const R: usize>(
-    form: Form<'_>,
+    form: TileForm<'_>,
     codes: [*const u8; R],
     scales: [*const f32; R],
     acts: &[*const u8],
@@ -457,7 +457,7 @@ unsafe fn blocks_of<S: Simd, const R: usize>(
 /// As of [`blocks_of`]: tiles lie one after the other, `codes` and `scales` of each as far apart as the form has them.
 #[inline(always)]
 unsafe fn blocks<S: Simd>(
-    form: Form<'_>,
+    form: TileForm<'_>,
     tiles: usize,
     codes: *const u8,
     scales: *const f32,
@@ -478,11 +478,11 @@ unsafe fn blocks<S: Simd>(
 
 entries! {
     /// `tiles` tiles, one after the other, times one column of activations: `out` is `[tiles, 16]`.
-    pub(crate) fn times_column(form: Form<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) = columns;
+    pub(crate) fn times_column(form: TileForm<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) = columns;
     /// Unpacks a tile for [`times_block`].
-    pub(crate) fn unpack(form: Form<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) = unpack_any;
+    pub(crate) fn unpack(form: TileForm<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) = unpack_any;
     /// One or two unpacked tiles times columns of activations: `out` is `[columns, tiles, 16]`.
     pub(crate) fn times_block(
-        form: Form<'_>, tiles: usize, codes: *const u8, scales: *const f32, acts: &[*const u8], out: *mut f32,
+        form: TileForm<'_>, tiles: usize, codes: *const u8, scales: *const f32, acts: &[*const u8], out: *mut f32,
     ) = blocks;
 }

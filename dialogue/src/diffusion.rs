@@ -32,7 +32,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// By llama.cpp's numbers, 0 to 4.
-    pub fn numbered(number: u32) -> Option<Algorithm> {
+    pub fn from_number(number: u32) -> Option<Algorithm> {
         use Algorithm::{Confidence, Entropy, Margin, Origin, Random};
         [Origin, Entropy, Margin, Random, Confidence].get(number as usize).copied()
     }
@@ -141,7 +141,7 @@ impl Settings {
     }
 
     /// Masks that step `step` of `steps` takes of `left`, where a block had `masks` in the beginning.
-    fn taken(&self, (step, steps): (usize, usize), left: usize, masks: usize) -> usize {
+    fn masks_to_take(&self, (step, steps): (usize, usize), left: usize, masks: usize) -> usize {
         match self.schedule {
             Schedule::Times(_) if step + 1 >= steps => left,
             Schedule::Times(eps) => {
@@ -215,7 +215,7 @@ pub fn generate(
             if open.is_empty() {
                 break;
             }
-            let taken = settings.taken((step, steps), open.len(), masks);
+            let taken = settings.masks_to_take((step, steps), open.len(), masks);
             writing.step(&open, taken)?;
         }
     }
@@ -258,7 +258,7 @@ impl Writing<'_> {
             let (candidates, at) = self.chain.draw(draw::candidates(of(pos)));
             drawn.push((candidates[at].id, self.confidence(&candidates, at)));
         }
-        for one in self.chosen(&drawn, taken) {
+        for one in self.choose_positions(&drawn, taken) {
             self.ids[open[one]] = drawn[one].0;
         }
         Ok(())
@@ -275,7 +275,7 @@ impl Writing<'_> {
     }
 
     /// Which of the drawn ids are taken, `taken` of them; with a temperature of their own some may come twice.
-    fn chosen(&mut self, drawn: &[(u32, f32)], taken: usize) -> Vec<usize> {
+    fn choose_positions(&mut self, drawn: &[(u32, f32)], taken: usize) -> Vec<usize> {
         let taken = taken.min(drawn.len());
         let warmth = self.settings.algorithm_temperature;
         if warmth == 0.0 {

@@ -181,7 +181,7 @@ pub fn check(vectors: &[Vec<f32>]) -> Result<()> {
 
 /// A vector whose length by `p` is one: 2 by squares, 1 by magnitudes, others likewise; 0 makes the largest magnitude 32760, and -1
 /// leaves all as it is. A vector of zeros stays one.
-pub fn normalized(mut v: Vec<f32>, p: i32) -> Vec<f32> {
+pub fn normalize_vector(mut v: Vec<f32>, p: i32) -> Vec<f32> {
     let power = |x: &f32| f64::from(x.abs()).powi(p);
     let length = match p {
         1.. => v.iter().map(power).sum::<f64>().powf(1.0 / f64::from(p)),
@@ -205,10 +205,10 @@ mod tests {
         assert_eq!(Pooling::None.pool(&rows, 2).len(), 2);
         assert_eq!((Pooling::Cls.takes(0, 3), Pooling::Cls.takes(2, 3)), (true, false));
         assert_eq!((Pooling::Last.takes(0, 3), Pooling::Last.takes(2, 3)), (false, true));
-        assert_eq!(normalized(vec![3.0, 4.0], 2), [0.6, 0.8]);
-        assert_eq!(normalized(vec![3.0, -1.0], 1), [0.75, -0.25]);
-        assert_eq!(normalized(vec![2.0, -4.0], 0), [16380.0, -32760.0]);
-        assert_eq!((normalized(vec![0.0], 2), normalized(vec![7.0], -1)), (vec![0.0], vec![7.0]));
+        assert_eq!(normalize_vector(vec![3.0, 4.0], 2), [0.6, 0.8]);
+        assert_eq!(normalize_vector(vec![3.0, -1.0], 1), [0.75, -0.25]);
+        assert_eq!(normalize_vector(vec![2.0, -4.0], 0), [16380.0, -32760.0]);
+        assert_eq!((normalize_vector(vec![0.0], 2), normalize_vector(vec![7.0], -1)), (vec![0.0], vec![7.0]));
     }
 
     #[test]

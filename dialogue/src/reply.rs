@@ -26,23 +26,23 @@ impl Reply {
     /// Takes more of it. Nothing comes of what stands behind a text that ended it.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         let events = self.parser.push(bytes);
-        self.passed(events)
+        self.pass_events(events)
     }
 
     /// It is over: what still waits is what it is.
     pub fn finish(&mut self) -> Vec<Event> {
         let events = self.parser.finish();
-        self.ended(events)
+        self.finish_events(events)
     }
 
     /// It was cut off: what may be the beginning of a call is none of its text.
     pub fn cut(&mut self) -> Vec<Event> {
         let events = self.parser.cut();
-        self.ended(events)
+        self.finish_events(events)
     }
 
-    fn ended(&mut self, events: Vec<Event>) -> Vec<Event> {
-        let mut events = self.passed(events);
+    fn finish_events(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let mut events = self.pass_events(events);
         if self.stopped.is_none() {
             let rest = self.stops.flush();
             events.extend(content(rest));
@@ -51,7 +51,7 @@ impl Reply {
     }
 
     /// The text that ended it.
-    pub fn stopped(&self) -> Option<&str> {
+    pub fn stop_text(&self) -> Option<&str> {
         self.stopped.map(|stop| self.stops.text(stop))
     }
 
@@ -60,7 +60,7 @@ impl Reply {
         self.parser.is_reasoning()
     }
 
-    fn passed(&mut self, events: Vec<Event>) -> Vec<Event> {
+    fn pass_events(&mut self, events: Vec<Event>) -> Vec<Event> {
         let mut out = Vec::with_capacity(events.len());
         for event in events {
             match event {

@@ -63,7 +63,7 @@ pub(super) struct DeviceState {
     pub caches: Vec<(Buffer, Buffer)>,
     /// Values of the plan.
     pub arena: Buffer,
-    /// Id per sequence, see [`Layout::sampled_words`].
+    /// Id per sequence, see [`Layout::sampled_word_count`].
     pub sampled: Buffer,
     /// Of the parameters.
     pub layout: Layout,
@@ -96,8 +96,8 @@ pub(super) struct SessionSize {
 
 impl SessionSize {
     /// Rule and blocks of each store.
-    pub fn sized(&self, stores: &Stores) -> Vec<(Rule, usize)> {
-        stores.sized(self.blocks, self.n_seqs, self.n_ctx, self.max_rows)
+    pub fn store_blocks(&self, stores: &Stores) -> Vec<(Rule, usize)> {
+        stores.store_blocks(self.blocks, self.n_seqs, self.n_ctx, self.max_rows)
     }
 
     /// Where parameters lie.
@@ -136,7 +136,7 @@ impl DeviceState {
     pub fn new(program: &Program, size: SessionSize) -> Result<DeviceState> {
         let Program { device, kernels, plan, debug, .. } = program;
         let (k, v) = program.cache_types;
-        let sized = size.sized(&program.stores);
+        let sized = size.store_blocks(&program.stores);
         let mut caches = Vec::with_capacity(plan.layers.len());
         for (i, layer) in plan.layers.iter().enumerate() {
             let [k_bytes, v_bytes] = state_bytes((i, layer), program.cache_types, &program.stores, &sized);
@@ -171,7 +171,7 @@ impl DeviceState {
         let epochs = u32::MAX - 40 * EPOCHS;
         let arena = device.buffer("scratch", program.arena_bytes, Class::Scratch)?;
         let layout = size.layout();
-        let sampled = device.buffer("sampled", 4 * layout.sampled_words() as u64, Class::Scratch)?;
+        let sampled = device.buffer("sampled", 4 * layout.sampled_word_count() as u64, Class::Scratch)?;
         let slots = (0..SLOTS).map(|i| Slot::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
         let megakernel = Megakernel { kernel, on: true, epochs, fault };
         Ok(DeviceState { caches, arena, sampled, layout, slots, split_reduction, packed, megakernel, importance: None })

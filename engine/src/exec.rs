@@ -42,12 +42,12 @@ pub struct Step {
     /// The plan that it runs: with ops merged.
     pub plan: Arc<Plan>,
     /// What its stamps stand behind, in order; empty if it has none.
-    pub stamped: Vec<Stamped>,
+    pub stamped: Vec<StampedOp>,
 }
 
 /// An op of a recording's plan that it has a stamp behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamped {
+pub struct StampedOp {
     /// Index into the ops of the recording's plan; those that no row wants have no stamp.
     pub op: usize,
     /// Dispatches it takes.
@@ -80,7 +80,7 @@ pub fn record(
     let timed = shape.timed || shape.stamps;
     let recorder = || if timed { device.recorder_with_stamps(stamps) } else { device.recorder_untimed() };
     let (mut rec, mut forward) = (recorder()?, None);
-    let mut stamped: Vec<Stamped> = Vec::new();
+    let mut stamped: Vec<StampedOp> = Vec::new();
     let mut queue = lowered.dispatches.iter().zip(&lowered.barriers).peekable();
     while let Some((dispatch, barrier)) = queue.next() {
         let chooses = matches!(lowered.plan.ops[dispatch.op], Op::Sample { .. });
@@ -94,7 +94,7 @@ pub fn record(
         let op = dispatch.op;
         match stamped.last_mut() {
             Some(last) if last.op == op => last.dispatches += 1,
-            _ => stamped.push(Stamped { op, dispatches: 1 }),
+            _ => stamped.push(StampedOp { op, dispatches: 1 }),
         }
         if shape.stamps && queue.peek().is_none_or(|(next, _)| next.op != op) {
             rec.stamp();

@@ -79,7 +79,7 @@ impl Kernels {
     /// A kernel that needs more than the device has, a module the driver refuses.
     pub fn get(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
         let key = self.key(kernel, stem, spec)?;
-        if let Some(pipeline) = self.locked().get(&key) {
+        if let Some(pipeline) = self.lock_pipelines().get(&key) {
             return Ok(pipeline.clone());
         }
         let begun = Instant::now();
@@ -89,7 +89,7 @@ impl Kernels {
     }
 
     /// Time that who asked for single pipelines waited for those that were not built yet, microseconds.
-    pub fn waited_us(&self) -> f64 {
+    pub fn wait_us(&self) -> f64 {
         self.waited_ns.load(Ordering::Relaxed) as f64 / 1e3
     }
 
@@ -121,21 +121,21 @@ impl Kernels {
     }
 
     /// How many there are.
-    pub fn built(&self) -> usize {
-        self.locked().len()
+    pub fn pipeline_count(&self) -> usize {
+        self.lock_pipelines().len()
     }
 
     /// Their modules: kernels, with a weight format where they have one for each.
     pub fn modules(&self) -> BTreeSet<String> {
-        self.locked().keys().map(|key| key.module.clone()).collect()
+        self.lock_pipelines().keys().map(|key| key.module.clone()).collect()
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<Key, Pipeline>> {
+    fn lock_pipelines(&self) -> MutexGuard<'_, HashMap<Key, Pipeline>> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn build(&self, key: Key) -> Result<Pipeline> {
-        if let Some(pipeline) = self.locked().get(&key) {
+        if let Some(pipeline) = self.lock_pipelines().get(&key) {
             return Ok(pipeline.clone());
         }
         let missing = || Error::Device(format!("kernel {}: expected a compiled module, found none", key.module));
@@ -143,7 +143,7 @@ impl Kernels {
         // Not under the lock: whoever builds the same one meanwhile wastes no more than its own time.
         let pipeline = self.device.pipeline(&key.module, spirv, &key.constants, key.push_bytes)?;
         self.unsaved.store(true, Ordering::Relaxed);
-        self.locked().insert(key, pipeline.clone());
+        self.lock_pipelines().insert(key, pipeline.clone());
         Ok(pipeline)
     }
 

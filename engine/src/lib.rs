@@ -13,21 +13,21 @@ pub mod state;
 pub mod bandwidth;
 mod bind;
 mod buffers;
-mod choice;
+mod device_sampling;
 pub mod fit;
 mod info;
-mod kept;
-mod loaded;
+mod state_io;
+mod loaded_model;
 mod memory;
 pub mod occupancy;
 mod offload;
 mod params;
-mod placing;
+mod op_placement;
 mod program;
 mod replay;
 pub mod request;
 mod results;
-pub mod revive;
+pub mod device_recovery;
 pub mod selftest;
 mod shapes;
 pub mod subnormal;
@@ -39,7 +39,7 @@ mod weights;
 pub use info::{model_info, ModelInfo};
 pub use memory::MemoryPlan;
 pub use offload::Offload;
-pub use placing::Override;
+pub use op_placement::Override;
 pub use pumex_lower::CacheType;
 pub use pumex_plan::KV_BLOCK;
 pub use tower::Tower;
@@ -262,7 +262,7 @@ pub fn load_on<'a>(
     }
     let debug = Debug { lost_at: None, ..options.debug };
     let anew = Options { n_ctx: Some(runner.n_ctx() as u32), revives: false, debug, ..options.clone() };
-    Ok(Box::new(revive::Reviving::new(runner, Box::new(move || load(gguf, &anew, &mut |_, _| ())))))
+    Ok(Box::new(device_recovery::Reviving::new(runner, Box::new(move || load(gguf, &anew, &mut |_, _| ())))))
 }
 
 fn run_plan<'a>(
@@ -273,14 +273,14 @@ fn run_plan<'a>(
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
     let plan = if options.embeds { plan.embedding() } else { plan };
-    placing::check(&plan, &options.overrides)?;
+    op_placement::check(&plan, &options.overrides)?;
     let mut options = options.clone();
-    options.overrides.extend(device.iter().flat_map(|device| placing::of_limits(&plan, device)));
+    options.overrides.extend(device.iter().flat_map(|device| op_placement::of_limits(&plan, device)));
     let options = &options;
     match (device, options.gpu_layers) {
         (None, _) | (_, Some(0)) => cpu_part(gguf, plan, options, &mut None),
         (Some(device), None) => offload::fitting(gguf, &plan, device, options, progress),
-        (Some(device), Some(n)) => offload::placed(gguf, &plan, device, n, options, progress),
+        (Some(device), Some(n)) => offload::place_layers(gguf, &plan, device, n, options, progress),
     }
 }
 
@@ -316,7 +316,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let select = match &options.device {
         DeviceChoice::Cpu | DeviceChoice::Reference => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
-            Ok(found) if vk::preferred(&found).is_some() => Select::Auto,
+            Ok(found) if vk::choose_device(&found).is_some() => Select::Auto,
             _ => return Ok(None),
         },
         DeviceChoice::Vulkan => Select::Any,
@@ -328,15 +328,15 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
-    let whole = options.left_of(opened.caps().clone()) == *opened.caps();
-    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options)?)?, whole)?);
+    let whole = options.mask_capabilities(opened.caps().clone()) == *opened.caps();
+    let opened = tune::applied(selftest::passed(occupancy::measure_cores(apply_workarounds(&opened, options)?)?, whole)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
 
 impl Options {
     /// A device without what is not to be used.
-    pub fn left_of(&self, mut caps: vk::Caps) -> vk::Caps {
+    pub fn mask_capabilities(&self, mut caps: vk::Caps) -> vk::Caps {
         if !self.debug.subgroups {
             caps = policy::without_subgroups(caps);
         }
@@ -350,8 +350,8 @@ impl Options {
 }
 
 /// The device as kernels use it: see [`policy::as_used`].
-fn as_used(opened: &Device, options: &Options) -> Result<Device> {
-    let caps = options.left_of(policy::as_used(opened.caps().clone()));
+fn apply_workarounds(opened: &Device, options: &Options) -> Result<Device> {
+    let caps = options.mask_capabilities(policy::as_used(opened.caps().clone()));
     for workaround in policy::workarounds::of(&caps) {
         tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
     }
@@ -362,7 +362,7 @@ fn as_used(opened: &Device, options: &Options) -> Result<Device> {
     }
     match caps.missing() {
         Some(feature) => Err(Error::MissingFeature { device: caps.name, feature: feature.into() }),
-        None => Ok(opened.chosen_by(caps)),
+        None => Ok(opened.with_caps(caps)),
     }
 }
 

@@ -80,7 +80,7 @@ impl Layout {
     }
 
     /// Words of the sampled ids: one for each sequence, and one for rows that are not the last of theirs.
-    pub fn sampled_words(&self) -> usize {
+    pub fn sampled_word_count(&self) -> usize {
         self.n_seqs + 1
     }
 }

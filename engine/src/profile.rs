@@ -8,12 +8,12 @@
 mod clock;
 pub mod work;
 
-pub use clock::{Clocked, OnCpu, Timed, Way};
+pub use clock::{TimedRunner, OnCpu, StepTimes, StepTiming};
 
 use crate::bandwidth::Bandwidth;
 use crate::conversation::{rows, run_chunks};
 use crate::cpu::Rates;
-use crate::exec::Stamped;
+use crate::exec::StampedOp;
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::rng::Rng;
 use pumex_step::sample::{Allowed, SampleRequest};
@@ -161,7 +161,7 @@ pub struct OpCost {
 
 /// All ops of a kind.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kind {
+pub struct OpTotals {
     /// See [`Work::op`].
     pub op: String,
     /// Types of the matrices.
@@ -213,7 +213,7 @@ pub struct Profile {
     /// In order.
     pub ops: Vec<OpCost>,
     /// In order of first appearance.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<OpTotals>,
     /// In order.
     pub layers: Vec<Layer>,
 }
@@ -223,7 +223,7 @@ pub struct Profile {
 /// # Errors
 /// More rows or positions than the runner holds, a device without time stamps, a lost device.
 pub fn measure(
-    of: &mut dyn Clocked,
+    of: &mut dyn TimedRunner,
     options: Options,
     roof: Roof,
     stop: &AtomicBool,
@@ -233,13 +233,13 @@ pub fn measure(
     let sequences = if parallel { n } else { 1 };
     let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5, allowed: Allowed::All };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
-    let ways = [Way::Plain, Way::Stamped, Way::Merged];
+    let ways = [StepTiming::Plain, StepTiming::Stamped, StepTiming::Merged];
     let ways = &ways[..if of.merges() && n == 1 { 3 } else { 2 }];
     let steps = ways.len() * (WARM_UP + repetitions);
     let chunks = sequences * depth.div_ceil(of.runner().max_rows().max(1));
     let mut rng = Rng::new(1);
     let vocab = of.runner().n_vocab() as u32;
-    let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.below(vocab)).collect() };
+    let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.next_below(vocab)).collect() };
     let mut done = 0;
     for seq in 0..sequences as u32 {
         let mut fill = rows(&text(depth), 0, |_| RowOutput::None);
@@ -272,12 +272,12 @@ pub fn measure(
         let time = of.last();
         match way {
             _ if i < ways.len() * WARM_UP => {}
-            Way::Plain => plain.push(time.us),
-            Way::Stamped => {
+            StepTiming::Plain => plain.push(time.us),
+            StepTiming::Stamped => {
                 stamped.push((time.us, time.ends));
                 stamped_plan = time.plan;
             }
-            Way::Merged => merged.push(time.us),
+            StepTiming::Merged => merged.push(time.us),
         }
         progress(chunks + i + 1, chunks + steps);
     }
@@ -296,7 +296,7 @@ pub fn measure(
 }
 
 /// A step's time, and when each of its ops had ended.
-type Sample = (f64, Vec<(Stamped, f64)>);
+type Sample = (f64, Vec<(StampedOp, f64)>);
 
 /// The middle half of what is sorted.
 fn middle<T>(sorted: &[T]) -> &[T] {
@@ -344,8 +344,8 @@ fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<S
     }
 }
 
-fn kinds(ops: &[OpCost], read: f64) -> Vec<Kind> {
-    let mut out: Vec<Kind> = Vec::new();
+fn kinds(ops: &[OpCost], read: f64) -> Vec<OpTotals> {
+    let mut out: Vec<OpTotals> = Vec::new();
     for op in ops {
         let (name, types) = (&op.work.op, &op.work.types);
         match out.iter_mut().find(|k| k.op == *name && k.types == *types) {
@@ -353,7 +353,7 @@ fn kinds(ops: &[OpCost], read: f64) -> Vec<Kind> {
                 kind.count += 1;
                 kind.cost = Cost::sum([&kind.cost, &op.cost].into_iter(), read);
             }
-            None => out.push(Kind { op: name.clone(), types: types.clone(), count: 1, cost: op.cost }),
+            None => out.push(OpTotals { op: name.clone(), types: types.clone(), count: 1, cost: op.cost }),
         }
     }
     out

@@ -5,7 +5,7 @@
 //! flight, and [`Recent`] which recordings are kept.
 
 mod blocks;
-mod kept;
+mod state_header;
 mod media;
 mod pool;
 mod recent;
@@ -14,8 +14,8 @@ mod stores;
 mod table;
 
 pub use blocks::{BlockCopy, Blocks};
-pub use kept::Kept;
-pub use media::Placed;
+pub use state_header::StateHeader;
+pub use media::PlacedMedium;
 pub use pool::Pool;
 pub use recent::Recent;
 pub use steps::Steps;
@@ -23,7 +23,7 @@ pub use stores::Stores;
 pub use table::{Rule, Span, Table, RING_BACK};
 
 use pumex_gguf::{Error, Result};
-use pumex_step::{Checked, Limits, Row, Token};
+use pumex_step::{CheckedStep, Limits, Row, Token};
 
 pub use pumex_plan::KV_BLOCK;
 
@@ -66,7 +66,7 @@ impl Session {
     /// # Errors
     /// As [`Limits::check`] and [`Blocks::admit`]; a sampled token of a sequence that has none; rows of a source where there is
     /// none, others before it.
-    pub fn admit(&mut self, rows: &[Row]) -> Result<Checked> {
+    pub fn admit(&mut self, rows: &[Row]) -> Result<CheckedStep> {
         let checked = self.limits.check(rows)?;
         self.check_source(rows)?;
         self.check_media(rows)?;
@@ -87,7 +87,7 @@ impl Session {
             return Ok(());
         }
         for row in rows {
-            let (held, source) = (self.blocks.held(row.seq), self.blocks.source(row.seq));
+            let (held, source) = (self.blocks.sequence_len(row.seq), self.blocks.source(row.seq));
             match row.token.is_source() {
                 true if !self.encodes => {
                     return bad(row, "expected a model with an encoder for a source, found none".into())
@@ -122,9 +122,9 @@ impl Session {
         for row in rows.iter().filter(|row| !std::mem::replace(&mut seen[row.seq as usize], true)) {
             let pos = row.pos as usize;
             let held = self.blocks.media(row.seq).iter().rfind(|placed| placed.is_cut_at(pos));
-            let own = row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| Placed::of(medium, row.pos));
+            let own = row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| PlacedMedium::of(medium, row.pos));
             if held.copied() != own {
-                let of = |placed: Option<Placed>| match placed {
+                let of = |placed: Option<PlacedMedium>| match placed {
                     Some(placed) => format!("row {} of a medium of {}", pos - placed.at, placed.n),
                     None => "none that goes on with a medium".into(),
                 };
@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// A step of these rows is under way: sequences with output rows have sampled ids.
-    pub fn started(&mut self, rows: &[Row]) {
+    pub fn note_step(&mut self, rows: &[Row]) {
         rows.iter().filter(|row| row.has_output()).for_each(|row| self.sampled[row.seq as usize] = true);
     }
 
@@ -153,7 +153,7 @@ impl Session {
 
     /// Forgets positions from `from` on, and what was sampled after them. Gives how many are still held.
     pub fn forget(&mut self, seq: u32, from: u32) -> usize {
-        let (held, still) = (self.blocks.held(seq), self.blocks.forget(seq, from));
+        let (held, still) = (self.blocks.sequence_len(seq), self.blocks.forget(seq, from));
         if still < held || from == 0 {
             self.sampled.get_mut(seq as usize).into_iter().for_each(|sampled| *sampled = false);
         }
@@ -164,9 +164,9 @@ impl Session {
     ///
     /// # Errors
     /// As [`Blocks::adopt`], and more positions than the context has.
-    pub fn adopt(&mut self, seq: u32, kept: &Kept) -> Result<()> {
+    pub fn adopt(&mut self, seq: u32, kept: &StateHeader) -> Result<()> {
         if kept.held > self.limits.n_ctx || (kept.source > 0) != (self.encodes && kept.held > 0) {
-            let (n_ctx, Kept { held, source, .. }) = (self.limits.n_ctx, kept);
+            let (n_ctx, StateHeader { held, source, .. }) = (self.limits.n_ctx, kept);
             let what = format!("expected a state of at most {n_ctx} positions, found {held}, {source} of a source");
             return Err(Error::Request(what));
         }
@@ -178,7 +178,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Blocks::adopt_beside`].
-    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &Kept) -> Result<()> {
+    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &StateHeader) -> Result<()> {
         self.forget(seq, 0);
         self.blocks.adopt_beside(beside, seq, kept)
     }
@@ -218,22 +218,22 @@ mod tests {
         };
         refused(&mut s, 0);
         s.admit(&first).unwrap();
-        s.started(&first);
+        s.note_step(&first);
         refused(&mut s, 1);
         let second = [row(0, 1, Token::Id(1), RowOutput::Id)];
         s.admit(&second).unwrap();
         refused(&mut s, 2); // admitted, but not under way
-        s.started(&second);
+        s.note_step(&second);
         s.admit(&[row(0, 2, Token::Sampled, RowOutput::None)]).unwrap();
         s.forget(0, 2);
         refused(&mut s, 2);
-        s.started(&second);
+        s.note_step(&second);
         s.lose_sampled(0);
         refused(&mut s, 2);
-        s.started(&second);
+        s.note_step(&second);
         s.fork(0, 1, 2).unwrap();
         assert!(s.admit(&[row(1, 2, Token::Sampled, RowOutput::Id)]).is_err(), "a fork has none");
-        assert_eq!((s.forget(7, 0), s.blocks().held(7)), (0, 0), "no such sequence");
+        assert_eq!((s.forget(7, 0), s.blocks().sequence_len(7)), (0, 0), "no such sequence");
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let source = |seq, n| (0..n).map(|pos| row(seq, pos, Token::Source(1), RowOutput::None)).collect::<Vec<_>>();
         s.admit(&source(0, 40)).unwrap();
         s.undo();
-        assert_eq!((s.blocks.held(0), s.blocks.source(0)), (0, 0));
+        assert_eq!((s.blocks.sequence_len(0), s.blocks.source(0)), (0, 0));
         s.admit(&[source(0, 40), source(1, 3)].concat()).unwrap();
         s.admit(&[row(0, 40, Token::Id(1), RowOutput::Id), row(1, 3, Token::Id(1), RowOutput::Id)]).unwrap();
         s.fork(0, 2, 40).unwrap();
@@ -260,16 +260,16 @@ mod tests {
         let mut s = session(3);
         let rows = |seq, from: u32, to| (from..to).map(move |pos| row(seq, pos, Token::Id(1), RowOutput::None));
         s.admit(&rows(0, 0, 40).collect::<Vec<_>>()).unwrap();
-        let before = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.held(0)));
+        let before = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
         // The first sequence fits, the second one does not.
         let both: Vec<Row> = rows(0, 40, 64).chain(rows(1, 0, 33)).collect();
-        assert_eq!(s.blocks.needed(0, &both), 2);
+        assert_eq!(s.blocks.blocks_needed(0, &both), 2);
         assert!(s.admit(&both).unwrap_err().to_string().contains("expected a free cache block"));
         let gap: Vec<Row> = rows(0, 40, 50).chain(rows(1, 5, 6)).collect();
         assert!(s.admit(&gap).unwrap_err().to_string().contains("position 5 of sequence 1: expected at most 0"));
         s.admit(&rows(1, 0, 20).collect::<Vec<_>>()).unwrap();
         s.undo();
-        let after = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.held(0)));
+        let after = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
         assert_eq!(after, before);
     }
 }

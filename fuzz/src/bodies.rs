@@ -97,7 +97,7 @@ fn gguf_header(bytes: &[u8]) {
 }
 
 /// Keys and tensors of the demo model, as another family's, without its vocabulary.
-fn named(arch: &str, more: &[(&str, Value)]) -> Vec<u8> {
+fn model_of_family(arch: &str, more: &[(&str, Value)]) -> Vec<u8> {
     let own = demo().meta().arch().expect("a family");
     let key = |key: &str| key.strip_prefix(own).map_or(key.to_string(), |rest| format!("{arch}{rest}"));
     let kept = demo().meta().iter().filter(|(key, _)| !key.starts_with("tokenizer.") && *key != "general.architecture");
@@ -116,7 +116,7 @@ fn entries(named: impl Fn(&str) -> Option<String>) -> Vec<Entry> {
 }
 
 fn headers() -> Vec<Vec<u8>> {
-    model::arch::ARCHS.iter().map(|arch| named(arch.name, &[])).collect()
+    model::arch::ARCHS.iter().map(|arch| model_of_family(arch.name, &[])).collect()
 }
 
 /// A model's file of any header: a plan that stays within its tensors, or an error.
@@ -215,9 +215,9 @@ fn state(bytes: &[u8]) {
     let _ = pumex::state::load(&path, pumex::state::fingerprint(demo()), &mut runner, 0);
     // Behind the checksum, which changed bytes do not pass.
     if runner.restore(0, &mut &bytes[..]).is_err() {
-        assert_eq!(runner.held(0), 0, "what was not restored");
+        assert_eq!(runner.sequence_len(0), 0, "what was not restored");
     }
-    let pos = runner.held(0) as u32;
+    let pos = runner.sequence_len(0) as u32;
     if (pos as usize) < runner.n_ctx() {
         let _ = runner.run(&[Row { seq: 0, pos, token: Token::Id(1), output: RowOutput::Id, medium: None }], Want::Ids);
     }

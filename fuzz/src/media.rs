@@ -5,7 +5,7 @@ use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Access, Gguf};
 use pumex::projector::{MediaOptions, Projector, ProjectorSource};
 use pumex::synthetic::{noise, PROJECTORS};
-use pumex_media::{decode_sound, encode, prepare_picture, Clip, Limits, Picture, Piece, SoundLimits, TextModel};
+use pumex_media::{decode_sound, encode, prepare_picture, Clip, Limits, Picture, PromptPiece, SoundLimits, TextModel};
 
 /// Few enough that no input takes long.
 const PIXELS: usize = 1 << 20;
@@ -69,7 +69,7 @@ pub fn mmproj(bytes: &[u8]) {
     for clip in clips {
         let pieces = prepare_picture(&clip, &source, &white, &MediaOptions::default(), &model);
         for piece in pieces.into_iter().flatten() {
-            if let Piece::Medium(medium) = piece {
+            if let PromptPiece::Medium(medium) = piece {
                 let _ = encode::build(&source, &clip, &medium.inputs);
             }
         }

@@ -4,14 +4,14 @@ use super::demo;
 use pumex::chat::{Request, Template};
 use pumex::gguf::{Gguf, Value};
 use pumex::text::Tokenizer;
-use pumex_grammar::{Piece, Source, Vocabulary};
+use pumex_grammar::{TokenText, Source, Vocabulary};
 use std::sync::{Arc, OnceLock};
 
 fn vocabulary() -> &'static Arc<Vocabulary> {
     static VOCABULARY: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     VOCABULARY.get_or_init(|| {
         let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
-        let pieces = bytes.iter().map(|b| Piece::Text(b)).chain([Piece::Special(b"</s>")]);
+        let pieces = bytes.iter().map(|b| TokenText::Text(b)).chain([TokenText::Special(b"</s>")]);
         Arc::new(Vocabulary::new(pieces, &[256]).expect("a small vocabulary"))
     })
 }

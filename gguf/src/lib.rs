@@ -175,7 +175,7 @@ impl Gguf {
     }
 
     /// The attached tensor of that name, with its index.
-    pub fn attached(&self, name: &str) -> Option<(usize, &Tensor)> {
+    pub fn find_attached(&self, name: &str) -> Option<(usize, &Tensor)> {
         let own = self.tensors.len() - self.attached;
         self.tensors.iter().enumerate().skip(own).find(|(_, t)| t.name == name)
     }

@@ -102,7 +102,7 @@ impl Map {
         if meta.len() == 0 {
             return Ok(Map(None));
         }
-        let map = if access.read { read(&file, path, meta.len())? } else { mapped(&file, path)? };
+        let map = if access.read { read(&file, path, meta.len())? } else { map_file(&file, path)? };
         #[cfg(target_os = "linux")]
         let watch = if access.read { None } else { sigbus::Watch::of(&map) };
         tracing::debug!("{}: {} bytes {}", path.display(), meta.len(), if access.read { "read" } else { "mapped" });
@@ -149,7 +149,7 @@ impl Map {
     }
 }
 
-fn mapped(file: &File, path: &Path) -> Result<memmap2::Mmap> {
+fn map_file(file: &File, path: &Path) -> Result<memmap2::Mmap> {
     // SAFETY: the map is read only; where another process changes the file while it is read, `Map::check` tells so of what was read.
     unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io(path, e))
 }

@@ -25,7 +25,7 @@ pub enum Source {
     Gbnf(String),
     /// A JSON text of a schema, as generators write it.
     JsonSchema(String),
-    /// The same, of a schema that [`Vocabulary::held`] made.
+    /// The same, of a schema that [`Vocabulary::split_unenforced`] made.
     Held(String),
     /// Any JSON object.
     JsonObject,
@@ -70,20 +70,20 @@ impl Source {
         }
         Ok(match self {
             Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
-            Source::JsonSchema(text) | Source::Held(text) => TopLevelGrammar::from_json_schema(spaced(parsed(text)?)),
-            Source::JsonObject => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
+            Source::JsonSchema(text) | Source::Held(text) => TopLevelGrammar::from_json_schema(bound_whitespace(parse_json(text)?)),
+            Source::JsonObject => TopLevelGrammar::from_json_schema(bound_whitespace(json!({"type": "object"}))),
             Source::Regex(text) => TopLevelGrammar::from_regex(text),
             Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         })
     }
 }
 
-fn parsed(text: &str) -> Result<Value> {
-    bounded(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
+fn parse_json(text: &str) -> Result<Value> {
+    check_limits(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
 }
 
 /// A schema that is not over the limits.
-pub(crate) fn bounded(schema: Value) -> Result<Value> {
+pub(crate) fn check_limits(schema: Value) -> Result<Value> {
     match values(&schema) {
         found if found > MAX_VALUES => {
             Err(Error::new(format!("JSON schema: expected at most {MAX_VALUES} values, found {found}")))
@@ -102,7 +102,7 @@ fn values(value: &Value) -> usize {
 }
 
 /// The schema with bounded white space, unless it says how much.
-pub(crate) fn spaced(mut schema: Value) -> Value {
+pub(crate) fn bound_whitespace(mut schema: Value) -> Value {
     if schema == Value::Bool(true) {
         schema = json!({});
     }
@@ -118,9 +118,9 @@ impl Source {
     pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
         let lark = match self {
             Source::JsonSchema(text) | Source::Held(text) => {
-                return Ok(format!("{name}: %json {}\n", spaced(parsed(text)?)))
+                return Ok(format!("{name}: %json {}\n", bound_whitespace(parse_json(text)?)))
             }
-            Source::JsonObject => return Ok(format!("{name}: %json {}\n", spaced(json!({"type": "object"})))),
+            Source::JsonObject => return Ok(format!("{name}: %json {}\n", bound_whitespace(json!({"type": "object"})))),
             Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
             Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
             Source::Lark(text) => text.clone(),
@@ -192,7 +192,7 @@ impl Vocabulary {
             if Instant::now() > end {
                 return Err(format!("expected to be compiled within {LONGEST:?}, found more"));
             }
-            let grammar = TopLevelGrammar::from_json_schema(spaced(schema.clone()));
+            let grammar = TopLevelGrammar::from_json_schema(bound_whitespace(schema.clone()));
             self.factory.create_parser(grammar).map(|_| ()).map_err(|e| e.to_string())
         };
         let first = schema::normal(given, None, strict)?;
@@ -203,7 +203,7 @@ impl Vocabulary {
         let second = schema::normal(given, Some(&tries), strict)?;
         match compile(&second.schema) {
             Ok(_) => Ok(second),
-            Err(error) => Err(Error::below("JSON schema", &error)),
+            Err(error) => Err(Error::from_matcher_error("JSON schema", &error)),
         }
     }
 
@@ -211,13 +211,13 @@ impl Vocabulary {
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`].
-    pub fn held(&self, source: &Source) -> Result<(Source, Vec<String>)> {
+    pub fn split_unenforced(&self, source: &Source) -> Result<(Source, Vec<String>)> {
         let Source::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
         let len = text.len();
         if len > MAX_SOURCE {
             return Err(Error::new(format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", source.name())));
         }
-        let given = parsed(text)?;
+        let given = parse_json(text)?;
         let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given, true))?;
         Ok((Source::Held(schema.to_string()), dropped))
     }
@@ -235,7 +235,7 @@ impl Vocabulary {
     /// # Errors
     /// As [`Vocabulary::matcher`]; a source that takes longer.
     pub fn matcher_within(self: &Arc<Self>, source: &Source, longest: Duration) -> Result<Matcher> {
-        let (source, dropped) = self.held(source)?;
+        let (source, dropped) = self.split_unenforced(source)?;
         let source = &source;
         let watch = Watch::default();
         let in_time = || match watch.is_over() {
@@ -251,10 +251,10 @@ impl Vocabulary {
             let mut matcher = llguidance::Matcher::new(parser).into_cancellable();
             watch.watch(&matcher);
             match matcher.get_error() {
-                Some(error) => Err(Error::below(source.name(), &error)),
+                Some(error) => Err(Error::from_matcher_error(source.name(), &error)),
                 None => {
                     matcher.compute_mask_or_eos().map_err(|e| {
-                        let error = Error::below(source.name(), &e.to_string());
+                        let error = Error::from_matcher_error(source.name(), &e.to_string());
                         if matcher.stop_reason() == llguidance::api::StopReason::InternalError
                             && error.0.contains("NoExtension")
                         {
@@ -265,7 +265,7 @@ impl Vocabulary {
                     })?;
                     let tried = matcher.clone();
                     watch.watch(&tried);
-                    try_some(Matcher::new(self.clone(), tried)).map_err(|e| Error::below(source.name(), &e.0))?;
+                    try_some(Matcher::new(self.clone(), tried)).map_err(|e| Error::from_matcher_error(source.name(), &e.0))?;
                     Ok(Matcher::new(self.clone(), matcher))
                 }
             }
@@ -283,7 +283,7 @@ impl Vocabulary {
                 watch.end();
             }
             let compiled = run.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")));
-            in_time().and(compiled).map(|matcher| matcher.without(dropped))
+            in_time().and(compiled).map(|matcher| matcher.with_unenforced(dropped))
         })
     }
 }

@@ -14,8 +14,8 @@ type Rewritings = &'static [(&'static str, &'static [&'static str])];
 fn vocabulary() -> Arc<Vocabulary> {
     let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
     let longer: [&[u8]; 8] = [b"\":", b"ab", b"abc", b"true", b"{\"", b"12", b"\xc3\xa9t", b"a"];
-    let pieces = bytes.iter().map(|b| Piece::Text(b)).chain([Piece::Special(b"</s>"), Piece::Special(b"<tool>")]);
-    Arc::new(Vocabulary::new(pieces.chain(longer.map(Piece::Text)), &[END]).unwrap())
+    let pieces = bytes.iter().map(|b| TokenText::Text(b)).chain([TokenText::Special(b"</s>"), TokenText::Special(b"<tool>")]);
+    Arc::new(Vocabulary::new(pieces.chain(longer.map(TokenText::Text)), &[END]).unwrap())
 }
 
 fn gbnf(text: &str) -> Result<Matcher> {

@@ -1,6 +1,6 @@
 //! Where files lie: the Hub's cache, `models--user--name/{blobs,refs,snapshots}`, as its own tools lay it out.
 
-use crate::name::{self, Entry, Host, Name};
+use crate::name::{self, RepositoryFile, Host, Name};
 use crate::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -97,7 +97,7 @@ impl Settings {
 }
 
 /// Where a file goes.
-pub struct Place {
+pub struct BlobPaths {
     /// Where it is when it is whole.
     pub blob: PathBuf,
     /// Locked meanwhile.
@@ -137,7 +137,7 @@ impl Cache {
     }
 
     /// Whether a file is there, as long as it is to be.
-    pub fn has(&self, pointer: &Path, entry: &Entry) -> bool {
+    pub fn has(&self, pointer: &Path, entry: &RepositoryFile) -> bool {
         std::fs::metadata(pointer).is_ok_and(|meta| meta.is_file() && meta.len() == entry.size)
     }
 
@@ -170,7 +170,7 @@ impl Cache {
     }
 
     /// Files of a commit that are there.
-    pub fn entries(&self, commit: &str) -> Vec<Entry> {
+    pub fn entries(&self, commit: &str) -> Vec<RepositoryFile> {
         let root = self.folder.join("snapshots").join(commit);
         let mut found = Vec::new();
         let mut folders = vec![(root, String::new(), 0)];
@@ -180,7 +180,7 @@ impl Cache {
                 let path = format!("{prefix}{name}");
                 match std::fs::metadata(entry.path()) {
                     Ok(meta) if meta.is_file() => {
-                        found.push(Entry {
+                        found.push(RepositoryFile {
                             path,
                             blob: String::new(),
                             sha256: None,

@@ -156,11 +156,11 @@ fn network(url: &str, what: &str) -> Error {
 }
 
 /// Without the query, in which other hosts have signatures.
-fn shown(url: &str) -> &str {
+fn strip_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }
 
-fn failed(url: &str, patience: Duration, error: &ureq::Error) -> Error {
+fn transport_error(url: &str, patience: Duration, error: &ureq::Error) -> Error {
     let what = match error {
         ureq::Error::HostNotFound => "no such host; is there a network?".to_string(),
         ureq::Error::ConnectionFailed => "no connection; is there a network?".to_string(),
@@ -171,7 +171,7 @@ fn failed(url: &str, patience: Duration, error: &ureq::Error) -> Error {
         ureq::Error::Io(e) => format!("no connection ({e}); is there a network?"),
         other => other.to_string(),
     };
-    network(shown(url), &what)
+    network(strip_query(url), &what)
 }
 
 fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()> {
@@ -203,24 +203,24 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
                 request = request.header("If-Range", tag);
             }
         }
-        let mut response = request.call().map_err(|e| failed(&url, settings.patience, &e))?;
+        let mut response = request.call().map_err(|e| transport_error(&url, settings.patience, &e))?;
         let status = response.status().as_u16();
         let headers = response.headers();
         if hop == 0 {
-            linked = linked_head(headers);
+            linked = read_link_head(headers);
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308) {
             let location = headers.get("location").and_then(|v| v.to_str().ok());
             let found = location.and_then(|location| target(&url, location));
             let Some(found) = found else {
-                let what = format!("expected a redirect to a URL as safe, found {:?}", shown(location.unwrap_or("")));
-                return Err(Error::Answer { url: shown(&url).into(), what });
+                let what = format!("expected a redirect to a URL as safe, found {:?}", strip_query(location.unwrap_or("")));
+                return Err(Error::Answer { url: strip_query(&url).into(), what });
             };
             url = found;
             continue;
         }
         if !(200..300).contains(&status) && status != 416 {
-            return Err(refused(&ask.url, status, settings, headers));
+            return Err(status_error(&ask.url, status, settings, headers));
         }
         let mut head = Head { status, ..linked };
         read_head(headers, &mut head);
@@ -230,13 +230,13 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
         let mut reader = response.body_mut().with_config().limit(u64::MAX).reader();
         return send_body(&mut reader, to).map_err(|e| match e.kind() {
             std::io::ErrorKind::TimedOut => {
-                network(shown(&url), &format!("no data for {} s", settings.patience.as_secs_f64()))
+                network(strip_query(&url), &format!("no data for {} s", settings.patience.as_secs_f64()))
             }
-            _ => network(shown(&url), &format!("the connection ended: {e}")),
+            _ => network(strip_query(&url), &format!("the connection ended: {e}")),
         });
     }
     let what = format!("expected at most {MOST_REDIRECTS} redirects, found more");
-    Err(Error::Answer { url: shown(&ask.url).into(), what })
+    Err(Error::Answer { url: strip_query(&ask.url).into(), what })
 }
 
 fn send_body(reader: &mut dyn Read, to: &SyncSender<Message>) -> std::io::Result<()> {
@@ -265,7 +265,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-fn linked_head(headers: &HeaderMap) -> Head {
+fn read_link_head(headers: &HeaderMap) -> Head {
     let tag = header(headers, "x-linked-etag").map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
     let sha256 = tag.filter(|tag| is_hex(tag, 64)).map(str::to_ascii_lowercase);
     let size = header(headers, "x-linked-size").and_then(|size| size.parse().ok());
@@ -284,7 +284,7 @@ fn read_head(headers: &HeaderMap, head: &mut Head) {
 }
 
 /// What a refusal means, in words.
-fn refused(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> Error {
+fn status_error(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> Error {
     let hub = origin(url) == origin(&settings.endpoint);
     let token = settings.token.is_some();
     let said = header(headers, "x-error-message")
@@ -300,7 +300,7 @@ fn refused(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> 
         (500.., _) => format!("{status}, the host has trouble of its own: try again later"),
         _ => format!("{status}, expected 200"),
     };
-    Error::Refused { url: shown(url).to_string(), status, what: what + &said }
+    Error::Refused { url: strip_query(url).to_string(), status, what: what + &said }
 }
 
 #[cfg(test)]

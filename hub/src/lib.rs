@@ -1,6 +1,6 @@
 //! Models fetched from the Hugging Face Hub, ModelScope, Ollama's registry, or any URL, into the cache that other tools share.
 //!
-//! [`fetch`] lists a repository, chooses a file, and fetches it with all parts of its set; [`kept`] lists what the cache has, and
+//! [`fetch`] lists a repository, chooses a file, and fetches it with all parts of its set; [`list_cached_models`] lists what the cache has, and
 //! [`remove`] takes it out. Knows names, HTTP and files; no
 //! model and no environment: [`Settings::from`] is told what the variables are.
 
@@ -8,18 +8,18 @@ mod cache;
 mod download;
 mod folder;
 mod http;
-mod keep;
+mod cache_entries;
 pub mod name;
 mod ollama;
 mod source;
 
 pub use cache::Settings;
 pub use folder::{aside_of, escape, unescape, Folder};
-pub use keep::{kept, remove, Kept, Removed};
+pub use cache_entries::{list_cached_models, remove, CachedModel, RemovedFiles};
 pub use ollama::ASIDE;
 
-use cache::Place;
-use download::Wanted;
+use cache::BlobPaths;
+use download::RemoteFile;
 use name::{Host, Name, Repo};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -155,8 +155,8 @@ pub fn fetch_url(settings: &Settings, url: &str, watch: &mut Watch<'_>) -> Resul
             let what = "expected it in the cache, as there is no network (--offline), found";
             return Err(bad(&format!("{what} no {}", path.display())));
         }
-        let wanted = Wanted { url: url.replacen(file, &part, 1), name: &part, size: None, sha256: None };
-        let place = Place { lock: path.with_extension("lock"), blob: path, by_content: false };
+        let wanted = RemoteFile { url: url.replacen(file, &part, 1), name: &part, size: None, sha256: None };
+        let place = BlobPaths { lock: path.with_extension("lock"), blob: path, by_content: false };
         download::fetch(settings, &wanted, &place, (0, 0), watch)?;
     }
     first.ok_or_else(|| bad("expected a file name at its end"))

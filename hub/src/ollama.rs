@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::http::{self, Ask};
-use crate::name::{self, Entry, Name};
+use crate::name::{self, RepositoryFile, Name};
 use crate::source::{self, Listing};
 use crate::{Error, Result, Settings, Watch};
 use serde_json::{json, Map, Value};
@@ -40,7 +40,7 @@ const TEXTS: &[(&str, &str)] =
     &[("params", "parameters"), ("system", "system"), ("template", "template"), ("license", "license")];
 
 /// The files of a tag: the model and its projector under names of their own, and layers that are texts under their kinds.
-pub fn listed(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
+pub fn list_tag_files(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
     let at = format!("{}/v2/{}", settings.ollama, of.repo.id);
     let url = format!("{at}/manifests/{}", of.tag());
     let ask = Ask { url: url.clone(), accept: Some(MANIFEST), ..Ask::default() };
@@ -63,7 +63,7 @@ pub fn listed(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listi
             other => format!("layer-{other}"),
         };
         let url = format!("{at}/blobs/sha256:{}", layer.sha256);
-        Entry { path, blob: layer.sha256.clone(), sha256: Some(layer.sha256.clone()), size: layer.size, url }
+        RepositoryFile { path, blob: layer.sha256.clone(), sha256: Some(layer.sha256.clone()), size: layer.size, url }
     };
     let commit = source::hex(&Sha256::digest(&text)[..20]);
     Ok(Listing { commit, entries: layers.iter().map(entry).collect() })
@@ -106,7 +106,7 @@ pub fn keep_aside(
 }
 
 /// The text of a layer, which is what its digest says.
-fn text(settings: &Settings, entry: &Entry, watch: &Watch<'_>) -> Result<String> {
+fn text(settings: &Settings, entry: &RepositoryFile, watch: &Watch<'_>) -> Result<String> {
     let bad = |what: String| Error::Answer { url: entry.url.clone(), what };
     if entry.size > MOST_TEXT {
         return Err(bad(format!("expected a text of at most {MOST_TEXT} bytes, found {}", entry.size)));

@@ -17,12 +17,12 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-struct Asked {
+struct ReceivedRequest {
     path: String,
     head: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -38,11 +38,11 @@ impl Asked {
 /// A server whose answers are bytes, one connection each.
 struct Server {
     port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
-    fn new(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Server {
+    fn new(answer: impl Fn(&ReceivedRequest, &mut TcpStream) + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let (noted, answer) = (Arc::clone(&asked), Arc::new(answer));
@@ -54,7 +54,7 @@ impl Server {
                     let mut reader = BufReader::new(stream.try_clone().unwrap());
                     while reader.read_line(&mut head).unwrap_or(0) > 2 {}
                     let path = head.split(' ').nth(1).unwrap_or("").to_string();
-                    let request = Asked { path, head };
+                    let request = ReceivedRequest { path, head };
                     noted.lock().unwrap().push(request.clone());
                     answer(&request, &mut stream);
                 });
@@ -67,7 +67,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -82,7 +82,7 @@ fn send(stream: &mut TcpStream, status: &str, headers: &[String], body: &[u8]) {
 }
 
 /// The part of `all` that was asked for.
-fn send_range(asked: &Asked, stream: &mut TcpStream, all: &[u8], headers: &[String]) {
+fn send_range(asked: &ReceivedRequest, stream: &mut TcpStream, all: &[u8], headers: &[String]) {
     let from = asked.from();
     if from == 0 {
         return send(stream, "200 OK", headers, all);
@@ -112,7 +112,7 @@ fn listing(files: &[(&str, &[u8])]) -> String {
 }
 
 /// A Hub with one file; `body` answers for it.
-fn hub(all: Vec<u8>, body: impl Fn(&Asked, &mut TcpStream, &[u8]) + Send + Sync + 'static) -> Server {
+fn hub(all: Vec<u8>, body: impl Fn(&ReceivedRequest, &mut TcpStream, &[u8]) + Send + Sync + 'static) -> Server {
     Server::new(move |asked, stream| match asked.path.as_str() {
         path if path.starts_with("/api/") => {
             send(stream, "200 OK", &[], listing(&[("m-Q4_K_M.gguf", &all), ("m-F16.gguf", b"other")]).as_bytes());
@@ -205,7 +205,7 @@ fn an_interrupted_download_goes_on_where_it_ended() {
     });
     let path = quietly(&settings(&folder, &server), "u/m").unwrap();
     assert_eq!(std::fs::read(path).unwrap(), all);
-    let froms: Vec<usize> = server.asked()[1..].iter().map(Asked::from).collect();
+    let froms: Vec<usize> = server.asked()[1..].iter().map(ReceivedRequest::from).collect();
     assert_eq!(froms, [0, 400_000]);
     assert!(!folder.partial(&all).exists());
 }
@@ -220,7 +220,7 @@ fn a_part_that_another_program_left_is_used_or_found_wrong() {
         std::fs::write(folder.partial(&all), part).unwrap();
         let path = quietly(&settings(&folder, &server), "u/m").unwrap();
         assert_eq!(std::fs::read(path).unwrap(), all);
-        let froms: Vec<usize> = server.asked()[1..].iter().map(Asked::from).collect();
+        let froms: Vec<usize> = server.asked()[1..].iter().map(ReceivedRequest::from).collect();
         assert_eq!(froms, if right { vec![1000] } else { vec![1000, 0] });
     }
 }

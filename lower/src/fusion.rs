@@ -55,7 +55,7 @@ pub(super) fn takes(t: &Target<'_>, w: &WeightInfo, by: ManyRows) -> bool {
     let in_slabs = slabs::slab_rows(w, t.caps.largest_buffer(), t.soa).is_some();
     match by {
         ManyRows::Group(source) => {
-            !in_slabs && (source != WeightSource::Halves || w.decoded_bytes() <= policy::MOST_DECODED_BYTES)
+            !in_slabs && (source != WeightSource::Halves || w.f16_bytes() <= policy::MOST_DECODED_BYTES)
         }
         _ => true,
     }

@@ -178,13 +178,13 @@ impl Target<'_> {
     /// Whether attention of few rows goes through cooperative matrices.
     pub fn attends_by_matrices(&self, spec: &AttentionSpec) -> bool {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let fits = halves && policy::attn_mat_fits(spec) && self.caps.disabled("attn_mat").is_none();
+        let fits = halves && policy::attn_mat_fits(spec) && self.caps.disabled_reason("attn_mat").is_none();
         fits && self.packing.is_some_and(|p| p.direct)
     }
 
     /// Whether that of many rows does, by matrices that threads fill themselves.
     pub fn attends_many_by_matrices(&self, spec: &AttentionSpec) -> bool {
-        let on = self.caps.disabled("attn_flash").is_none();
+        let on = self.caps.disabled_reason("attn_flash").is_none();
         on && self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
     }
 
@@ -192,7 +192,7 @@ impl Target<'_> {
     pub fn prompt_attention(&self, spec: &AttentionSpec) -> Option<FlashTile> {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
         let held = self.packing.is_some_and(|p| p.panels && p.direct && p.ordered);
-        let on = self.caps.disabled("attn_prompt").is_none() && held && halves;
+        let on = self.caps.disabled_reason("attn_prompt").is_none() && held && halves;
         let fits = policy::attn_prompt_bytes(spec) <= self.caps.max_shared_bytes as usize;
         policy::attn_prompt_tile(spec).filter(|_| on && fits)
     }
@@ -200,14 +200,14 @@ impl Target<'_> {
     /// The tile of many rows' attention by matrices from shared memory, where matrices are used and take such heads.
     pub fn staged_attention(&self, spec: &AttentionSpec) -> Option<StagedAttention> {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let on = self.caps.disabled("attn_staged").is_none();
+        let on = self.caps.disabled_reason("attn_staged").is_none();
         policy::staged_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
     }
 
     /// The tile of many rows' attention by matrices that workgroups hold, likewise.
     pub fn matrix2_attention(&self, spec: &AttentionSpec) -> Option<GroupAttention> {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let on = self.caps.disabled("attn_matrix2").is_none();
+        let on = self.caps.disabled_reason("attn_matrix2").is_none();
         policy::matrix2_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
     }
 

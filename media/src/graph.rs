@@ -466,7 +466,7 @@ impl Op {
     }
 
     /// The value it writes.
-    pub fn out(&self) -> Val {
+    pub fn output(&self) -> Val {
         match self {
             Op::MatMul { out, .. } | Op::Norm { out, .. } | Op::Map { out, .. } => out.val,
             Op::HeadProducts { out, .. }

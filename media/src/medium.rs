@@ -13,10 +13,10 @@ pub struct TextModel<'a> {
 
 /// A part of what stands in the prompt for a medium, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum PromptPiece {
     /// A text, tokenized on its own, special tokens read out of it.
     Text(String),
-    /// The first token of the vocabulary that is written so; if there is none, as [`Piece::Text`].
+    /// The first token of the vocabulary that is written so; if there is none, as [`PromptPiece::Text`].
     Token(String),
     /// Rows of the encoder.
     Medium(Medium),

@@ -7,7 +7,7 @@ mod spectrum;
 
 pub use decode::{decode_sound, is_sound, SoundLimits};
 
-use crate::{Clip, Error, Input, Keys, Medium, Piece, Positions, Result, Source, TextModel};
+use crate::{Clip, Error, Input, Keys, Medium, PromptPiece, Positions, Result, Source, TextModel};
 use features::Features;
 
 /// Spectra of samples, one for each input of the encoder.
@@ -108,7 +108,7 @@ pub fn sound_rate(clip: &Clip) -> Result<u32> {
 /// # Errors
 /// A projector that is not one of sounds, keys or tensors that it needs and that are missing or wrong, no samples or fewer than
 /// the projector can make a row of, samples that are not finite.
-pub fn prepare_sound(clip: &Clip, source: &dyn Source, samples: &[f32], model: &TextModel<'_>) -> Result<Vec<Piece>> {
+pub fn prepare_sound(clip: &Clip, source: &dyn Source, samples: &[f32], model: &TextModel<'_>) -> Result<Vec<PromptPiece>> {
     let _ = model;
     let sound = of(clip)?;
     if samples.is_empty() {
@@ -118,14 +118,14 @@ pub fn prepare_sound(clip: &Clip, source: &dyn Source, samples: &[f32], model: &
         return Err(Error::Medium(format!("sound: expected samples from -1 to 1, found {wrong}")));
     }
     let keys = Keys::new(source, clip.modality);
-    let text = |text: &str| (!text.is_empty()).then(|| Piece::Text(text.into()));
+    let text = |text: &str| (!text.is_empty()).then(|| PromptPiece::Text(text.into()));
     let mut pieces = Vec::from_iter(text(sound.texts[0]));
     for features in (sound.features)(clip, source, samples)? {
         let rows = (sound.rows)(clip, &keys, features.frames)?;
         if rows == 0 {
             return Err(Error::Medium(format!("sound: {} samples are too few for one row", samples.len())));
         }
-        pieces.push(Piece::Medium(Medium {
+        pieces.push(PromptPiece::Medium(Medium {
             picture: false,
             inputs: vec![Input {
                 width: features.frames,

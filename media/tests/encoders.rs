@@ -146,7 +146,7 @@ fn every_projector_builds_from_its_schema() {
     let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
     let mut wrong = Vec::new();
     for (name, of) in listed.as_object().unwrap().iter().filter(|(name, _)| name.contains(&only)) {
-        let made = schemas::Made::new(of);
+        let made = schemas::SchemaProjector::new(of);
         for clip in Clip::all(&made).unwrap() {
             let picture = clip.modality == Modality::Vision;
             let Some((_, _, [width, height], expected)) = schemas::SIZES.iter().find(|s| s.0 == name && s.1 == picture)

@@ -3,13 +3,13 @@
 
 mod schemas;
 
-use pumex_media::{encode, Clip, Error, Input, Modality, Source, Stored};
+use pumex_media::{encode, Clip, Error, Input, Modality, Source, StoredTensor};
 use serde_json::Value;
 use std::path::Path;
 
 /// A file with one thing changed.
 struct Changed<'a> {
-    made: &'a schemas::Made<'a>,
+    made: &'a schemas::SchemaProjector<'a>,
     lacks: &'a str,
     shape: Option<(&'a str, Vec<usize>)>,
     number: Option<(&'a str, f64)>,
@@ -33,7 +33,7 @@ impl Source for Changed<'_> {
         }
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         if name == self.lacks {
             return None;
         }
@@ -42,7 +42,7 @@ impl Source for Changed<'_> {
             Some((changed, shape)) if *changed == name => {
                 let len = shape.iter().product::<usize>() / stored.format.format().block_len;
                 let data = &self.zeros[..len * stored.format.format().block_bytes];
-                Some(Stored { shape: shape.clone(), format: stored.format, data })
+                Some(StoredTensor { shape: shape.clone(), format: stored.format, data })
             }
             _ => Some(stored),
         }
@@ -62,7 +62,7 @@ fn build(source: &dyn Source, of: &schemas::Size) -> Result<(), Error> {
 }
 
 /// Runs for each encoder of the list.
-fn each(run: impl Fn(&Value, &schemas::Made<'_>, &schemas::Size)) {
+fn each(run: impl Fn(&Value, &schemas::SchemaProjector<'_>, &schemas::Size)) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden/vision/schemas.json");
     let Ok(bytes) = std::fs::read(&path) else {
         let required = std::env::var("PUMEX_REQUIRE").unwrap_or_default();
@@ -74,12 +74,12 @@ fn each(run: impl Fn(&Value, &schemas::Made<'_>, &schemas::Size)) {
     let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
     for size in schemas::SIZES.iter().filter(|s| s.0.contains(&only)) {
         let of = &listed[size.0];
-        let made = schemas::Made::new(of);
+        let made = schemas::SchemaProjector::new(of);
         run(of, &made, size);
     }
 }
 
-fn unchanged<'a>(made: &'a schemas::Made<'a>, zeros: &'a [u8]) -> Changed<'a> {
+fn unchanged<'a>(made: &'a schemas::SchemaProjector<'a>, zeros: &'a [u8]) -> Changed<'a> {
     Changed { made, lacks: "", shape: None, number: None, numbers: None, zeros }
 }
 

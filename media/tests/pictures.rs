@@ -4,7 +4,7 @@
 mod gguf;
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, Clip, Input, Limits, Medium, Modality, Options, Picture, Piece, TextModel,
+    place, prepare_pair, prepare_picture, Clip, Input, Limits, Medium, Modality, Options, Picture, PromptPiece, TextModel,
 };
 use serde_json::Value;
 use std::io::Read;
@@ -110,18 +110,18 @@ fn compare_medium(folder: &Path, clip: &Clip, medium: &Medium, chunk: &Value, in
 }
 
 /// A prompt's pieces against a case's chunks: texts between media joined, media one by one.
-fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<Piece>, case: &Value) -> Result<(), String> {
+fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<PromptPiece>, case: &Value) -> Result<(), String> {
     let (mut text, mut before, mut index) = (String::new(), 0, 0);
     let mut chunks = case["chunks"].as_array().unwrap().iter().peekable();
     let begins = chunks.peek().is_some_and(|c| c["pieces"][0] == "<s>");
-    pieces.push(Piece::Text(String::new()));
+    pieces.push(PromptPiece::Text(String::new()));
     let last = pieces.len() - 1;
     for (i, piece) in pieces.iter_mut().enumerate() {
         match piece {
-            Piece::Text(more) | Piece::Token(more) => text += more,
-            Piece::Medium(_) => {}
+            PromptPiece::Text(more) | PromptPiece::Token(more) => text += more,
+            PromptPiece::Medium(_) => {}
         }
-        if i < last && !matches!(piece, Piece::Medium(_)) {
+        if i < last && !matches!(piece, PromptPiece::Medium(_)) {
             continue;
         }
         let expected = match chunks.peek() {
@@ -135,7 +135,7 @@ fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<Piece>, case: &Value) -> 
             return Err(format!("text {text:?} expected {expected:?}"));
         }
         text.clear();
-        if let Piece::Medium(medium) = piece {
+        if let PromptPiece::Medium(medium) = piece {
             let chunk = chunks.next().ok_or("more media than expected")?;
             place(clip, medium, before - usize::from(begins));
             compare_medium(folder, clip, medium, chunk, index)?;
@@ -164,8 +164,8 @@ fn run(folder: &Path, case: &Value) -> Result<(), String> {
             picture
         })
         .collect();
-    let media = |made: pumex_media::Result<Vec<Piece>>| made.map_err(|e| e.to_string());
-    let mut prompt: Vec<Vec<Piece>> = if case["case"].as_str().is_some_and(|c| c.ends_with("_video")) {
+    let media = |made: pumex_media::Result<Vec<PromptPiece>>| made.map_err(|e| e.to_string());
+    let mut prompt: Vec<Vec<PromptPiece>> = if case["case"].as_str().is_some_and(|c| c.ends_with("_video")) {
         vec![media(prepare_pair(clip, &file, [&pictures[0], &pictures[1]], &options, &model))?, Vec::new()]
     } else {
         pictures.iter().map(|p| media(prepare_picture(clip, &file, p, &options, &model))).collect::<Result<_, _>>()?
@@ -175,7 +175,7 @@ fn run(folder: &Path, case: &Value) -> Result<(), String> {
         if i > 0 {
             pieces.append(&mut prompt[i - 1]);
         }
-        pieces.push(Piece::Text(text.into()));
+        pieces.push(PromptPiece::Text(text.into()));
     }
     compare(folder, clip, pieces, case)
 }

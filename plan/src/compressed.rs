@@ -113,7 +113,7 @@ pub struct AttendBlocks {
 
 impl AttendBlocks {
     /// Which entries are seen, if not all are.
-    pub fn chosen(&self) -> Option<Cols> {
+    pub fn visible_entries(&self) -> Option<Cols> {
         let slots = self.entries.map_or(0, |e| e.slots);
         self.chosen.filter(|(_, most)| slots > *most).map(|(cols, _)| cols)
     }

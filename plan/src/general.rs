@@ -3,7 +3,7 @@
 //! of a row need no copies.
 
 use super::by_row::{ById, TakeVectors};
-use super::chosen::ChoosePositions;
+use super::sparse_attention::ChoosePositions;
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
@@ -355,7 +355,7 @@ impl General {
     }
 
     /// The value it writes.
-    pub fn out(&self) -> Val {
+    pub fn output(&self) -> Val {
         match self {
             General::Map(m) => m.out.val,
             General::Dot(d) => d.out.val,
@@ -400,7 +400,7 @@ impl General {
             General::Choose(c) => c.router.map(|_| Access::Value(c.logits)),
             _ => None,
         };
-        std::iter::once(Access::Value(self.out())).chain(logits).chain(self.state().map(Access::State)).collect()
+        std::iter::once(Access::Value(self.output())).chain(logits).chain(self.state().map(Access::State)).collect()
     }
 
     /// Weights it reads as floats, vectors and small tables.

@@ -8,17 +8,17 @@ mod adapt;
 mod attention;
 mod builder;
 mod by_row;
-mod chosen;
+mod sparse_attention;
 mod compressed;
 mod conv2d;
 mod dump;
 mod encoder;
 mod gate;
 mod general;
-mod idle;
+mod unused_indexers;
 mod inputs;
 mod op;
-mod parts;
+mod op_parts;
 pub mod pass;
 mod place;
 mod recurrent;
@@ -32,7 +32,7 @@ pub use adapt::{Site, SiteKind};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
 pub use by_row::{instead, ById, ByRow, LowRank, TakeVectors};
-pub use chosen::{ChoosePositions, Chosen};
+pub use sparse_attention::{ChoosePositions, Chosen};
 pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use conv2d::Conv2d;
 pub use encoder::Encoder;
@@ -40,7 +40,7 @@ pub use gate::Gate;
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormGate, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
-pub use parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};
+pub use op_parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};
 pub use place::Placement;
 pub use recurrent::{Conv, ConvNorm, Scan, ScanKind, Shift};
 pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM};
@@ -107,7 +107,7 @@ impl WeightInfo {
     }
 
     /// Bytes as halves.
-    pub fn decoded_bytes(&self) -> u64 {
+    pub fn f16_bytes(&self) -> u64 {
         2 * self.elements() as u64
     }
 
@@ -156,7 +156,7 @@ pub struct Plan {
     /// Which ops are an encoder's, if it has one.
     pub encoder: Option<Encoder>,
     /// Of each layer in the plan as a family built it, how many ops there are up to its end, and the residual stream `[n, dim]`; none
-    /// where a layer ends in several values. [`Plan::adapted`] takes them out.
+    /// where a layer ends in several values. [`Plan::add_adapters`] takes them out.
     pub layer_ends: Vec<(usize, Val)>,
 }
 

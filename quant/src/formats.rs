@@ -60,7 +60,7 @@ impl FormatId {
 
 impl Format {
     /// What devices may hold in its place, in a structure of arrays only: more bits, of which weights take fewer instructions.
-    pub fn expanded(&self) -> Option<&'static Format> {
+    pub fn expanded_format(&self) -> Option<&'static Format> {
         EXPANDED.iter().find(|wide| wide.ggml_id == self.ggml_id)
     }
 

@@ -3,7 +3,7 @@
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 words of 16 bits (9-bit
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
-use crate::codes::{self, Codes, Place, SoaPart};
+use crate::codes::{self, Codes, BitSource, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
 use crate::search::codebook::{Book, Signs};
@@ -38,13 +38,13 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
 }
 
 /// Of each chunk of 64 weights, the low eight bits of the indices and two words of signs; then the indices' ninth bits.
-fn place(i: usize) -> Place {
+fn place(i: usize) -> BitSource {
     if i >= 8 * 64 {
-        return Place::Bit(16 + 16 * (i - 8 * 64) + 8);
+        return BitSource::Bit(16 + 16 * (i - 8 * 64) + 8);
     }
     let (chunk, bit) = (16 + i / 128 * 128, i % 128);
     if bit < 64 {
-        return Place::Bit(chunk + bit / 8 * 16 + bit % 8);
+        return BitSource::Bit(chunk + bit / 8 * 16 + bit % 8);
     }
     let weight = codes::of_bits(bit - 64);
     codes::sign(chunk + weight / 8 * 16 + 9, weight % 8)

@@ -3,7 +3,7 @@
 //! `w = d * (1 + 2 * scale[j]) * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 of grid indices (low 8 bits,
 //! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
+use crate::codes::{self, Codes, BitSource, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ3_S};
 use crate::search::codebook::{Book, Signs};
@@ -61,7 +61,7 @@ pub const FORMAT: Format = Format {
             SoaPart::Field("SC"),
             SoaPart::Field("D"),
         ],
-        place: |i| Place::Bit(8 * 74 + codes::of_bits(i)),
+        place: |i| BitSource::Bit(8 * 74 + codes::of_bits(i)),
     }),
     decode,
     encode,

@@ -2,7 +2,7 @@
 //!
 //! `w = ±d`, plus where the bit is set. Bytes: `d` f16, then 128 bits.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
+use crate::codes::{self, Codes, BitSource, SoaPart};
 use crate::format::{Field, Format, FormatId};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -31,7 +31,7 @@ pub const FORMAT: Format = Format {
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("D")],
-        place: |i| Place::Bit(16 + codes::of_bits(i)),
+        place: |i| BitSource::Bit(16 + codes::of_bits(i)),
     }),
     decode,
     encode,

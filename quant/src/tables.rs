@@ -44,26 +44,26 @@ pub fn of(format: FormatId) -> Option<&'static Table> {
 }
 
 /// All tables, one after the other, and after them where the bits of codes come from, of every format that has any.
-pub fn packed() -> Vec<u32> {
+pub fn pack_all() -> Vec<u32> {
     let codes = all().filter_map(|f| f.codes.as_ref()).flat_map(Codes::words);
     TABLES.iter().flat_map(Table::words).chain(codes).collect()
 }
 
-/// Word of [`packed`] from which on it says where the bits of a format's codes come from.
+/// Word of [`pack_all`] from which on it says where the bits of a format's codes come from.
 pub fn codes_at(format: FormatId) -> usize {
     let tables: usize = TABLES.iter().map(Table::len_words).sum();
     let before = all().take_while(|f| f.id != format).filter_map(|f| f.codes.as_ref());
     tables + before.map(|c| 8 * c.len_bytes()).sum::<usize>()
 }
 
-/// Word of [`packed`] from which on the codebook stands that blocks of a format in files are made with, if they are.
+/// Word of [`pack_all`] from which on the codebook stands that blocks of a format in files are made with, if they are.
 pub fn codebook_at(format: &Format) -> usize {
     find(format.ggml_id).and_then(|f| of(f.id)).map_or(0, Table::at)
 }
 
 impl Table {
     /// Sixteen levels that nibbles choose from, as signed bytes, if that is all there is.
-    pub fn packed_levels(&self) -> Option<[u32; 4]> {
+    pub fn pack_levels(&self) -> Option<[u32; 4]> {
         let levels = self.levels?;
         let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|j| levels[4 * i + j] as u8));
         Some([0, 1, 2, 3].map(word))

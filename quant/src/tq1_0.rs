@@ -4,7 +4,7 @@
 //! to the front. Bytes: 48 of five digits (first 32 bytes: digit `n` of byte `m` is weight `32 * n + m`; next 16 likewise
 //! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
+use crate::codes::{self, Codes, BitSource, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{self, scale, Integers};
 
@@ -43,7 +43,7 @@ pub const FORMAT: Format = Format {
     fields: &[Field::new("QS", 0, 48), Field::new("QH", 48, 4), Field::new("D", 52, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 64), SoaPart::Field("D")],
-        place: |i| Place::Digit(codes::of_pairs(i), i % 2),
+        place: |i| BitSource::Digit(codes::of_pairs(i), i % 2),
     }),
     decode,
     encode,

@@ -1,6 +1,6 @@
 //! Answers as they are put together from events.
 
-use crate::engine::{Event, Finish, FinishReason, Phase, Piece};
+use crate::engine::{Event, Finish, FinishReason, Phase, GeneratedToken};
 use serde_json::Value;
 
 /// All answers to one prompt.
@@ -10,7 +10,7 @@ pub(crate) struct Answers {
     pub settings: Value,
     pub prompt: String,
     /// Tokens of the prompt, where something is told of them.
-    pub prompt_tokens: Vec<Piece>,
+    pub prompt_tokens: Vec<GeneratedToken>,
     pub list: Vec<Answer>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Answer {
     /// What it consists of, in order; parts of one kind in a row are one.
     pub blocks: Vec<Block>,
     /// The tokens, and what they are part of.
-    pub tokens: Vec<(Phase, Piece)>,
+    pub tokens: Vec<(Phase, GeneratedToken)>,
     pub finish: Option<Finish>,
 }
 
@@ -124,7 +124,7 @@ impl Answer {
     }
 
     /// Tokens of the text itself.
-    pub fn text_tokens(&self) -> impl Iterator<Item = &Piece> {
+    pub fn text_tokens(&self) -> impl Iterator<Item = &GeneratedToken> {
         self.tokens.iter().filter(|(phase, _)| *phase == Phase::Content).map(|(_, piece)| piece)
     }
 

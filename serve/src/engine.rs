@@ -9,10 +9,10 @@ mod media;
 mod report;
 mod request;
 
-pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob};
-pub use library::{Fetched, Library};
+pub use event::{Event, Finish, FinishReason, Phase, GeneratedToken, Timings, TokenLogprob};
+pub use library::{FetchedModel, Library};
 pub use media::{Medium, MediumKind, MEDIA_MARK};
-pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
+pub use report::{Adapter, Change, EmbeddingResult, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
 pub(crate) use request::WeakSwitch;
 pub use request::{
     Chat, Constraint, Embed, Generate, Holder, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling,
@@ -27,7 +27,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 pub type Events = mpsc::Sender<Event>;
 
 /// Where vectors of each text go. Nothing is computed for a receiver that is gone.
-pub type Vectors = oneshot::Sender<Result<Vec<Embedded>, Refusal>>;
+pub type Vectors = oneshot::Sender<Result<Vec<EmbeddingResult>, Refusal>>;
 
 /// Where a score of each text goes, and how many tokens they were together.
 pub type Scores = oneshot::Sender<Result<(Vec<f32>, usize), Refusal>>;
@@ -83,7 +83,7 @@ pub trait Engine: Send + Sync + 'static {
     fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
     /// The model if it is loaded, to look at it: this is no use that keeps it from sleep. Never blocks.
-    fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
+    fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
     /// What a model that is not loaded counted when it was. Never blocks.
     fn past(&self, name: Option<&str>) -> Metrics;

@@ -36,10 +36,10 @@ pub(crate) enum Cause {
 }
 
 /// Status, type in OpenAI's and llama.cpp's errors, type in Anthropic's.
-type Row = (Cause, u16, &'static str, &'static str);
+type ErrorRow = (Cause, u16, &'static str, &'static str);
 
 /// Anthropic has statuses of its own for two causes; see [`Shape::status`].
-const TABLE: &[Row] = &[
+const TABLE: &[ErrorRow] = &[
     (Cause::Refused(RefusalKind::Invalid), 400, "invalid_request_error", "invalid_request_error"),
     (Cause::Refused(RefusalKind::ContextExceeded), 400, "exceed_context_size_error", "invalid_request_error"),
     (Cause::Refused(RefusalKind::NotFound), 404, "not_found_error", "not_found_error"),
@@ -59,7 +59,7 @@ const TABLE: &[Row] = &[
     (Cause::Panic, 500, "server_error", "api_error"),
 ];
 
-fn row(cause: Cause) -> &'static Row {
+fn row(cause: Cause) -> &'static ErrorRow {
     // A test holds that every cause has a row; the last one is an error of the server's.
     TABLE.iter().find(|r| r.0 == cause).unwrap_or(&TABLE[TABLE.len() - 1])
 }
@@ -163,7 +163,7 @@ impl Shape {
             }
             Shape::Ollama => json!({"error": message}),
             Shape::OpenAi => {
-                let param = fault.refusal.field.as_deref().map(dotted);
+                let param = fault.refusal.field.as_deref().map(pointer_without_slash);
                 let code = self.status(fault);
                 let mut error = json!({"code": code, "message": message, "type": kind, "param": param});
                 if let Some((prompt, context)) = fault.refusal.tokens {
@@ -215,7 +215,7 @@ impl Shape {
 }
 
 /// A JSON pointer without its first slash, as OpenAI writes it: `messages/0/role` is `messages[0].role`.
-fn dotted(pointer: &str) -> String {
+fn pointer_without_slash(pointer: &str) -> String {
     let mut text = String::new();
     for part in pointer.split('/') {
         match part.parse::<usize>() {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn fields_are_named_as_openai_names_them() {
-        assert_eq!(dotted("messages/0/content/2/type"), "messages[0].content[2].type");
-        assert_eq!(dotted("stop"), "stop");
+        assert_eq!(pointer_without_slash("messages/0/content/2/type"), "messages[0].content[2].type");
+        assert_eq!(pointer_without_slash("stop"), "stop");
     }
 }

@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not.
-    pub fn required(&self, name: &str) -> Result<&'a Value> {
+    pub fn require(&self, name: &str) -> Result<&'a Value> {
         self.value(name).ok_or_else(|| self.refuse(name, "this field is required"))
     }
 
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not, or is of another type.
-    pub fn required_text(&self, name: &str) -> Result<&'a str> {
+    pub fn require_text(&self, name: &str) -> Result<&'a str> {
         self.text(name)?.ok_or_else(|| self.refuse(name, "this field is required"))
     }
 
@@ -236,6 +236,6 @@ mod tests {
         assert_eq!(fault.refusal.message, "/o/0/s: expected a string, found 2");
         assert_eq!(fields.integer("whole", 0..=9).unwrap(), Some(3));
         assert!(fields.integer("whole", 0..=2).is_err());
-        assert!(fields.value("z").is_none() && fields.text("z").unwrap().is_none() && fields.required("z").is_err());
+        assert!(fields.value("z").is_none() && fields.text("z").unwrap().is_none() && fields.require("z").is_err());
     }
 }

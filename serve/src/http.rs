@@ -3,7 +3,7 @@
 mod app;
 mod body;
 mod connection;
-mod desks;
+mod worker_pool;
 mod endpoints;
 mod form;
 mod guard;
@@ -13,13 +13,13 @@ mod log;
 #[cfg(test)]
 mod owners;
 mod pages;
-mod places;
+mod connection_slots;
 mod proxies;
-mod room;
+mod body_memory;
 mod router;
 mod settings;
 mod stop;
-mod timed;
+mod io_timeout;
 mod tls;
 
 pub use endpoints::Endpoints;
@@ -31,9 +31,9 @@ pub use stop::Stopper;
 
 pub(crate) use app::{blocking, warn, App};
 pub(crate) use body::{json, query, read, read_form, truth};
-pub(crate) use form::Part;
+pub(crate) use form::FormPart;
 pub(crate) use guard::Caller;
-pub(crate) use room::{Held, Room};
+pub(crate) use body_memory::{BodyShare, BodyMemory};
 
 use crate::engine::Engine;
 use std::sync::Arc;

@@ -85,7 +85,7 @@ impl Clock {
         }
     }
 
-    pub fn finished(&self, latencies: &Latencies) {
+    pub fn record_latency(&self, latencies: &Latencies) {
         latencies.change(|t| t.whole.add(self.start.elapsed(), 1));
     }
 }

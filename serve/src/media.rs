@@ -5,11 +5,11 @@ mod files;
 mod parts;
 mod remote;
 
-pub(crate) use parts::{found, mark};
+pub(crate) use parts::{find_medium, mark};
 
 use crate::engine::{Chat, Medium, MediumKind, Prompt, PromptPart, Properties, RefusalKind, MEDIA_MARK};
 use crate::errors::{invalid, refusal, Fault, Result};
-use crate::http::{blocking, App, Held, Room};
+use crate::http::{blocking, App, BodyShare, BodyMemory};
 use bytes::Bytes;
 use serde_json::Value;
 use std::time::Instant;
@@ -19,10 +19,10 @@ const LONG: usize = 256 << 10;
 
 /// Media of a body, in the order in which they stand in it. They are read once it is known which model they are for.
 #[derive(Default)]
-pub(crate) struct Media<'a>(Vec<Found<'a>>);
+pub(crate) struct Media<'a>(Vec<BodyMedium<'a>>);
 
 /// A medium as it stands in a body.
-pub(crate) struct Found<'a> {
+pub(crate) struct BodyMedium<'a> {
     /// None: what its bytes look like.
     kind: Option<MediumKind>,
     /// What the body calls it: image, audio or media.
@@ -30,11 +30,11 @@ pub(crate) struct Found<'a> {
     /// Where it says that it is one.
     at: String,
     /// Where to find it; or what is wrong with it, which counts only where it could be taken.
-    place: Result<Place<'a>>,
+    place: Result<MediumLocation<'a>>,
 }
 
 /// Where a medium is to be found, and how large it may become.
-pub(crate) struct Place<'a> {
+pub(crate) struct MediumLocation<'a> {
     pub source: Source<'a>,
     /// Where the source stands in the body.
     pub field: String,
@@ -51,25 +51,25 @@ pub(crate) enum Source<'a> {
     Url(&'a str),
 }
 
-impl<'a> Found<'a> {
-    pub fn picture(at: String, place: Result<Place<'a>>) -> Found<'a> {
-        Found { kind: Some(MediumKind::Picture), word: "image", at, place }
+impl<'a> BodyMedium<'a> {
+    pub fn picture(at: String, place: Result<MediumLocation<'a>>) -> BodyMedium<'a> {
+        BodyMedium { kind: Some(MediumKind::Picture), word: "image", at, place }
     }
 
-    pub fn sound(at: String, place: Result<Place<'a>>) -> Found<'a> {
-        Found { kind: Some(MediumKind::Sound), word: "audio", at, place }
+    pub fn sound(at: String, place: Result<MediumLocation<'a>>) -> BodyMedium<'a> {
+        BodyMedium { kind: Some(MediumKind::Sound), word: "audio", at, place }
     }
 
     /// Either, in base64, by what its bytes look like.
-    pub fn either(word: &'static str, at: String, field: String, data: &'a str) -> Found<'a> {
-        let place = Place { source: Source::Base64(data), field, max_tokens: None };
-        Found { kind: None, word, at, place: Ok(place) }
+    pub fn either(word: &'static str, at: String, field: String, data: &'a str) -> BodyMedium<'a> {
+        let place = MediumLocation { source: Source::Base64(data), field, max_tokens: None };
+        BodyMedium { kind: None, word, at, place: Ok(place) }
     }
 }
 
 impl<'a> Media<'a> {
     /// Takes one more, for which a mark is to stand in the text.
-    pub fn add(&mut self, found: Found<'a>) {
+    pub fn add(&mut self, found: BodyMedium<'a>) {
         self.0.push(found);
     }
 
@@ -84,7 +84,7 @@ impl<'a> Media<'a> {
     pub fn refuse(&self, why: &str) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
-            Some(Found { at, word, .. }) => Err(invalid(at, format!("/{at}: {word} input is not supported - {why}"))),
+            Some(BodyMedium { at, word, .. }) => Err(invalid(at, format!("/{at}: {word} input is not supported - {why}"))),
         }
     }
 
@@ -164,16 +164,16 @@ impl<'a> Media<'a> {
 pub(crate) fn sound(app: &App, model: &Properties, field: &str, file: &[u8]) -> Result<Medium> {
     let wrong = |what: String| invalid(field, format!("/{field}: {what}"));
     let none = || wrong("expected a sound, found no bytes".into());
-    Found::sound(field.to_string(), Err(none())).check(MediumKind::Sound, model)?;
+    BodyMedium::sound(field.to_string(), Err(none())).check(MediumKind::Sound, model)?;
     check_size(app, file.len() as u64).map_err(wrong)?;
     if file.is_empty() {
         return Err(none());
     }
-    let bytes = Kept { _room: app.room.grab(file.len())?, bytes: file.to_vec() };
+    let bytes = MediumBytes { _room: app.room.grab(file.len())?, bytes: file.to_vec() };
     Ok(Medium { kind: MediumKind::Sound, bytes: Bytes::from_owner(bytes), max_tokens: None, field: field.into() })
 }
 
-impl Found<'_> {
+impl BodyMedium<'_> {
     /// A refusal of media that the model does not take.
     fn unfit(&self, model: &Properties) -> Fault {
         let reads = match (model.vision, model.audio) {
@@ -197,12 +197,12 @@ impl Found<'_> {
         let place = self.place.as_ref().map_err(Fault::clone)?;
         let wrong = |what: String| invalid(&place.field, format!("/{}: {what}", place.field));
         let bytes = match place.source {
-            Source::Base64(text) => decoded(app, text, wrong)?,
+            Source::Base64(text) => decode_base64(app, text, wrong)?,
             Source::Url(url) => match url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
                 Some("data") => {
                     let (kind, text) = data::parts(url).map_err(wrong)?;
                     self.check_type(kind).map_err(wrong)?;
-                    decoded(app, text, wrong)?
+                    decode_base64(app, text, wrong)?
                 }
                 Some("http" | "https") => fetched(app, url, until, wrong).await?,
                 Some("file") => of_file(app, url, wrong).await?,
@@ -244,15 +244,15 @@ fn split(part: PromptPart, media: &mut impl Iterator<Item = PromptPart>) -> Vec<
 }
 
 /// The bytes of base64, which take room until the last clone is dropped.
-fn decoded(app: &App, text: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+fn decode_base64(app: &App, text: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
     let bound = data::most_bytes(text);
     check_size(app, bound as u64).map_err(&wrong)?;
     let room = app.room.grab(bound)?;
     let bytes = match text.len() > LONG {
-        true => tokio::task::block_in_place(|| data::decoded(text)),
-        false => data::decoded(text),
+        true => tokio::task::block_in_place(|| data::decode_base64(text)),
+        false => data::decode_base64(text),
     };
-    Ok(Bytes::from_owner(Kept { bytes: bytes.map_err(wrong)?, _room: room }))
+    Ok(Bytes::from_owner(MediumBytes { bytes: bytes.map_err(wrong)?, _room: room }))
 }
 
 /// What another server has.
@@ -287,8 +287,8 @@ async fn brought(
     let most = app.settings.limits.medium;
     let room = app.room.grab(most)?;
     let bytes = blocking(move || Ok(bring(most))).await?.map_err(wrong)?;
-    let room = Room::keep(room, bytes.len());
-    Ok(Bytes::from_owner(Kept { bytes, _room: room }))
+    let room = BodyMemory::keep(room, bytes.len());
+    Ok(Bytes::from_owner(MediumBytes { bytes, _room: room }))
 }
 
 fn check_size(app: &App, bytes: u64) -> std::result::Result<(), String> {
@@ -300,12 +300,12 @@ fn check_size(app: &App, bytes: u64) -> std::result::Result<(), String> {
 }
 
 /// Bytes, and the room that they take.
-struct Kept {
+struct MediumBytes {
     bytes: Vec<u8>,
-    _room: Held,
+    _room: BodyShare,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for MediumBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -132,9 +132,9 @@ pub fn properties() -> Properties {
 }
 
 /// Tokens of a text: its bytes.
-pub fn tokens(text: &str, request: &Generate) -> Vec<Piece> {
+pub fn tokens(text: &str, request: &Generate) -> Vec<GeneratedToken> {
     let told = |id: u8, logprob: f32| TokenLogprob { id: id.into(), bytes: vec![id], logprob };
-    let piece = |byte: u8| Piece {
+    let piece = |byte: u8| GeneratedToken {
         id: byte.into(),
         bytes: vec![byte],
         logprob: request.logprobs.map(|_| -0.5),
@@ -185,10 +185,10 @@ pub fn finished(answer: usize, reason: FinishReason) -> Event {
 }
 
 /// What is told of a prompt of two tokens.
-fn prompt_told() -> Vec<Piece> {
+fn prompt_told() -> Vec<GeneratedToken> {
     let piece = |id: u32, text: &str, logprob: Option<f32>| {
         let top = logprob.map(|logprob| TokenLogprob { id, bytes: text.into(), logprob });
-        Piece { id, bytes: text.into(), logprob, top: top.into_iter().collect() }
+        GeneratedToken { id, bytes: text.into(), logprob, top: top.into_iter().collect() }
     };
     vec![piece(1, "a", None), piece(2, " b", Some(-0.5))]
 }
@@ -243,14 +243,14 @@ impl Engine for Fake {
     }
 
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, Refusal> {
-        self.loaded(name).ok_or_else(|| refusal(RefusalKind::NotFound, "there is no such model"))
+        self.find_loaded(name).ok_or_else(|| refusal(RefusalKind::NotFound, "there is no such model"))
     }
 
     fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
-        self.loaded(name)
+        self.find_loaded(name)
     }
 
-    fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+    fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
         name.is_none_or(|n| n == "fake-1b" || n == "small").then(|| self.model.clone() as Arc<dyn Model>)
     }
 
@@ -347,7 +347,7 @@ impl Model for FakeModel {
     fn embed(&self, request: &Embed, reply: Vectors) -> Result<(), Refusal> {
         self.embedded.lock().unwrap().push(request.clone());
         let rows = if request.pooling == Some(Pooling::None) { 2 } else { 1 };
-        let one = |_| Embedded { vectors: vec![vec![0.5, -0.5, 0.5, 0.5]; rows], tokens: 3 };
+        let one = |_| EmbeddingResult { vectors: vec![vec![0.5, -0.5, 0.5, 0.5]; rows], tokens: 3 };
         let _ = reply.send(Ok(request.inputs.iter().map(one).collect()));
         Ok(())
     }

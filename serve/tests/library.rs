@@ -2,7 +2,7 @@
 
 use crate::client::{post, run, send, settings, Reply};
 use crate::fake::{refusal, Fake};
-use pumex_serve::engine::{Fetched, Library, Refusal, RefusalKind};
+use pumex_serve::engine::{FetchedModel, Library, Refusal, RefusalKind};
 use serde_json::{json, Map, Value};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ impl Noted {
 }
 
 impl Library for Noted {
-    fn pull(&self, name: &str, tell: &mut dyn FnMut(Fetched) -> bool) -> Result<(), Refusal> {
+    fn pull(&self, name: &str, tell: &mut dyn FnMut(FetchedModel) -> bool) -> Result<(), Refusal> {
         if name == "absent" {
             return Err(refusal(RefusalKind::NotFound, "404, no such model"));
         }
         for done in [0, 50, 100] {
-            assert!(tell(Fetched { file: "m.gguf".into(), total: 100, done }));
+            assert!(tell(FetchedModel { file: "m.gguf".into(), total: 100, done }));
         }
         self.note(format!("pull {name}"))
     }

@@ -56,9 +56,9 @@ fn shown(request: &Generate) -> (String, Vec<Medium>) {
 }
 
 /// Path, body, what the engine sees of texts, and its media's kinds and fields.
-type Row = (&'static str, Value, &'static str, Vec<(MediumKind, &'static str)>);
+type MediaCase = (&'static str, Value, &'static str, Vec<(MediumKind, &'static str)>);
 
-fn right() -> Vec<Row> {
+fn right() -> Vec<MediaCase> {
     let picture = |url: &str| json!({"type": "image_url", "image_url": {"url": url, "detail": "high"}});
     let text = |text: &str| json!({"type": "text", "text": text});
     let sound = json!({"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}});

@@ -4,14 +4,14 @@
 //! go in parts beside them, and sequences that begin alike share blocks. What needs no runner (tokens, templates, grammars) is worked
 //! on by who asks.
 
-mod admit;
+mod admission;
 mod answer;
 mod draft;
 mod embedding;
-mod eyes;
+mod projector;
 mod infill;
 mod launch;
-mod loaded;
+mod loaded_model;
 mod log;
 mod media;
 mod model;
@@ -21,19 +21,19 @@ mod queue;
 mod refusal;
 mod request;
 mod sampling;
-mod scales;
+mod adapter_scales;
 mod schedule;
-mod seqs;
+mod sequences;
 mod settings;
-mod shared;
+mod model_status;
 mod slots;
-mod steady;
+mod deterministic;
 mod steps;
-mod thread;
-mod work;
+mod model_thread;
+mod active_request;
 mod worker;
 
-pub use model::Served;
-pub use models::{Listed, Models, Scan, Serving};
+pub use model::ServedModel;
+pub use models::{ListedModel, Models, Scan, Serving};
 pub use sampling::of_plain as sampler_options;
 pub use settings::{DraftModel, Fault, Open, OpenProjector, Settings, Usual};

@@ -75,8 +75,8 @@ impl Worker<'_> {
         let beginnings = if self.loaded.goes_back { Vec::new() } else { self.seqs.beginnings(seq) };
         let ids = self.seqs.ids(seq).to_vec();
         let limit = self.loaded.settings.slot_bytes;
-        let used = limit.map_or(Ok(0), |_| state::used_beside(path)).map_err(of_file)?;
-        let held = state::Held { ids: &ids, seq, beginnings: &beginnings };
+        let used = limit.map_or(Ok(0), |_| state::bytes_of_others(path)).map_err(of_file)?;
+        let held = state::SequenceToSave { ids: &ids, seq, beginnings: &beginnings };
         let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
         if !state::save_all(path, fingerprint, held, room, self.runner).map_err(of_file)? {
             let limit = limit.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Worker<'_> {
         let short = needed.saturating_sub(self.runner.free_blocks());
         if short > 0 {
             // The file is whole: what the slot holds may make room for it, where that is enough.
-            let own = former.map_or(0, |former| self.runner.held(former).div_ceil(KV_BLOCK));
+            let own = former.map_or(0, |former| self.runner.sequence_len(former).div_ceil(KV_BLOCK));
             if short > own {
                 self.seqs.free(self.runner, seq);
                 return Err(busy("too many of the cache's blocks"));

@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::draft::Draft;
-use super::loaded::Loaded;
-use super::log::{Launched, StepLog};
+use super::loaded_model::LoadedModel;
+use super::log::{LaunchLog, StepLog};
 use super::queue::Queue;
-use super::refusal::{failed, refusal, stopping, told};
+use super::refusal::{engine_failure, refusal, stopping, public_text};
 use super::request::Job;
-use super::scales::refuse_scales;
-use super::seqs::Seqs;
+use super::adapter_scales::refuse_scales;
+use super::sequences::Seqs;
 use super::settings::Fault;
-use super::shared::Shared;
-use super::work::{Asked, Running, Work};
+use super::model_status::ModelStatus;
+use super::active_request::{PendingRow, Running, Work};
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{Event, Holder, Refusal, RefusalKind};
 use pumex_step::{Row, Runner, Ticket};
@@ -68,7 +68,7 @@ pub enum Command {
 }
 
 /// Why a worker is done.
-pub enum Done {
+pub enum WorkerExit {
     /// It was told so.
     Stopped,
     /// The next request wants adapters at other scales.
@@ -82,11 +82,11 @@ pub struct Flight {
     /// The runner's.
     pub ticket: Ticket,
     /// Its output rows, in order.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<PendingRow>,
     /// Whether the runner is to be told which ids are allowed.
     pub later: bool,
     /// What it was, for the log.
-    pub launched: Launched,
+    pub launched: LaunchLog,
 }
 
 /// A sequence whose answer is over, until steps under way are read.
@@ -107,8 +107,8 @@ pub struct Leaving {
 pub struct Worker<'r> {
     pub(super) runner: &'r mut dyn Runner,
     pub(super) draft: Option<Draft<'r>>,
-    pub(super) loaded: Arc<Loaded>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) loaded: Arc<LoadedModel>,
+    pub(super) shared: Arc<ModelStatus>,
     pub(super) queue: &'r mut Queue<Box<Job>>,
     /// Adapters' scales.
     pub(super) scales: Vec<f32>,
@@ -138,7 +138,7 @@ pub struct Worker<'r> {
     pub(super) counts: Vec<usize>,
     /// Indices into the order of age, in the order that their rows have in the step.
     pub(super) placed: Vec<usize>,
-    pub(super) needs: Vec<super::schedule::Need>,
+    pub(super) needs: Vec<super::schedule::StepNeed>,
     pub(super) told: Vec<Event>,
 }
 
@@ -149,7 +149,7 @@ impl<'r> Worker<'r> {
     /// A log of steps that cannot be written.
     pub fn new(
         (runner, draft): (&'r mut dyn Runner, Option<Draft<'r>>),
-        (loaded, shared): (Arc<Loaded>, Arc<Shared>),
+        (loaded, shared): (Arc<LoadedModel>, Arc<ModelStatus>),
         (queue, scales): (&'r mut Queue<Box<Job>>, Vec<f32>),
         fault: &'r mut Option<Fault>,
     ) -> Result<Worker<'r>> {
@@ -189,7 +189,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Works until there is a reason not to. All requests at work got their last event then.
-    pub fn run(mut self, commands: &Receiver<Command>) -> Done {
+    pub fn run(mut self, commands: &Receiver<Command>) -> WorkerExit {
         // Nothing is at work yet, whatever was when the last one ended.
         self.show();
         loop {
@@ -198,8 +198,8 @@ impl<'r> Worker<'r> {
                     self.queue.push(job.ticket.clone(), job);
                 }
                 let why = match &done {
-                    Done::Failed(error) => failed(error),
-                    Done::Stopped | Done::Rescale(_) => stopping(),
+                    WorkerExit::Failed(error) => engine_failure(error),
+                    WorkerExit::Stopped | WorkerExit::Rescale(_) => stopping(),
                 };
                 self.fail_all(&why);
                 return done;
@@ -208,13 +208,13 @@ impl<'r> Worker<'r> {
             self.admit();
             if let Some(scales) = self.rescale.take() {
                 match (self.loaded.settings.open)(&scales) {
-                    Ok(_) => return Done::Rescale(scales),
+                    Ok(_) => return WorkerExit::Rescale(scales),
                     Err(error) => refuse_scales(self.queue, &self.shared, &scales, &error),
                 }
             }
             if let Err(error) = self.step() {
-                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {}", told(&error))));
-                return Done::Failed(error);
+                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {}", public_text(&error))));
+                return WorkerExit::Failed(error);
             }
         }
     }
@@ -239,7 +239,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Takes what others ask for; waits for it where there is nothing to do.
-    fn receive(&mut self, commands: &Receiver<Command>) -> std::result::Result<(), Done> {
+    fn receive(&mut self, commands: &Receiver<Command>) -> std::result::Result<(), WorkerExit> {
         loop {
             let idle = !self.is_busy() && self.queue.is_empty() && self.flying.is_empty();
             let command = if idle {
@@ -248,7 +248,7 @@ impl<'r> Worker<'r> {
                 let command = match commands.recv_timeout(Duration::from_secs(3600)) {
                     Ok(command) => command,
                     Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Done::Stopped),
+                    Err(RecvTimeoutError::Disconnected) => return Err(WorkerExit::Stopped),
                 };
                 self.log.iter_mut().for_each(StepLog::idle);
                 command
@@ -256,17 +256,17 @@ impl<'r> Worker<'r> {
                 match commands.try_recv() {
                     Ok(command) => command,
                     Err(TryRecvError::Empty) => return Ok(()),
-                    Err(TryRecvError::Disconnected) => return Err(Done::Stopped),
+                    Err(TryRecvError::Disconnected) => return Err(WorkerExit::Stopped),
                 }
             };
             self.shared.view().idle_since = None;
             match command {
                 Command::Generate(job) => self.queue.push(job.ticket.clone(), job),
-                Command::Stop => return Err(Done::Stopped),
+                Command::Stop => return Err(WorkerExit::Stopped),
                 Command::Slot(call) => {
                     while !self.flying.is_empty() {
                         if let Err(error) = self.read().and_then(|()| self.tell_allowed()) {
-                            return Err(Done::Failed(error));
+                            return Err(WorkerExit::Failed(error));
                         }
                     }
                     let done = self.act(&call);
@@ -293,13 +293,13 @@ impl<'r> Worker<'r> {
         }
         if self.queue.iter().any(|job| job.events.is_closed()) {
             let gone = self.queue.remove(|job| job.events.is_closed());
-            self.waited(gone.iter().filter(|job| job.started.is_none()).count());
+            self.stop_waiting(gone.iter().filter(|job| job.started.is_none()).count());
             self.shared.view().metrics.requests_cancelled += gone.len() as u64;
         }
     }
 
     /// So many requests wait no longer.
-    pub(super) fn waited(&self, n: usize) {
+    pub(super) fn stop_waiting(&self, n: usize) {
         self.shared.waiting.fetch_sub(n, Ordering::Relaxed);
     }
 
@@ -373,7 +373,7 @@ impl<'r> Worker<'r> {
         self.ending.clear();
         if why.kind == RefusalKind::Unavailable {
             let waiting = self.queue.remove(|_| true);
-            self.waited(waiting.iter().filter(|job| job.started.is_none()).count());
+            self.stop_waiting(waiting.iter().filter(|job| job.started.is_none()).count());
             waiting.iter().for_each(|job| {
                 let _ = job.events.try_send(Event::Failed(why.clone()));
             });

@@ -193,7 +193,7 @@ impl Answer {
             Event::Started { prompt_tokens, .. } => self.reply.prompt_tokens = prompt_tokens,
             Event::Piece { phase, text, tokens, .. } => {
                 let token =
-                    |t: pumex_serve::engine::Piece| Token { id: t.id, bytes: t.bytes, logprob: t.logprob, top: t.top };
+                    |t: pumex_serve::engine::GeneratedToken| Token { id: t.id, bytes: t.bytes, logprob: t.logprob, top: t.top };
                 let tokens: Vec<Token> = tokens.into_iter().map(token).collect();
                 self.reply.tokens.extend_from_slice(&tokens);
                 let mut chunk = Chunk { tokens, ..Chunk::default() };

@@ -3,7 +3,7 @@
 use crate::engine::{CacheType, DeviceChoice, Options};
 use crate::gguf::{Access, Gguf};
 use crate::projector::{MediaOptions, Projector};
-use crate::server::{Listed, Models, Serving, Settings};
+use crate::server::{ListedModel, Models, Serving, Settings};
 use crate::{adapter, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -223,7 +223,7 @@ impl ModelOptions {
             Source::File(path) => Some(path.clone()),
             Source::Bytes(..) => None,
         };
-        Models::new(vec![Listed { path, ..Listed::new(settings) }], Serving::default())
+        Models::new(vec![ListedModel { path, ..ListedModel::new(settings) }], Serving::default())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::conversation::{check_ids, rows, run_chunks, Constraint as _};
 use crate::engine::{self, Options};
 use crate::gguf::Gguf;
-use crate::grammar::{self, Constrained, Source};
+use crate::grammar::{self, GrammarMask, Source};
 use crate::sample::{self, Allowed};
 use crate::step::{RowOutput, Runner};
 use crate::text::Tokenizer;
@@ -139,7 +139,7 @@ impl Session {
         self.held = 0;
         self.held = self.ask(move |runner| {
             runner.restore(0, &mut &bytes[..])?;
-            match runner.held(0) {
+            match runner.sequence_len(0) {
                 found if found == held => Ok(found),
                 found => {
                     runner.forget(0, 0);
@@ -181,7 +181,7 @@ fn serve(gguf: &Gguf, options: &Options, inbox: &Receiver<Work>, ready: &Sender<
 /// Chooses ids from logits, with llama.cpp's chain.
 pub struct Sampler {
     chain: sample::Sampler,
-    within: Option<Constrained>,
+    within: Option<GrammarMask>,
     n_vocab: usize,
 }
 
@@ -194,9 +194,9 @@ impl Sampler {
             Constraint::JsonObject => Source::JsonObject,
             Constraint::Regex(text) => Source::Regex(text.clone()),
         });
-        let compile = |source: Source| -> Result<Constrained> {
+        let compile = |source: Source| -> Result<GrammarMask> {
             let vocabulary = grammar::vocabulary(tokenizer, &[])?;
-            Ok(Constrained::new(grammar::matcher(&vocabulary, &source)?))
+            Ok(GrammarMask::new(grammar::matcher(&vocabulary, &source)?))
         };
         let within = source.map(compile).transpose()?;
         Ok(Sampler { chain: sample::Sampler::new(options), within, n_vocab: tokenizer.n_vocab() })
@@ -217,7 +217,7 @@ impl Sampler {
             return Err(Error::Request(format!("logits: expected {expected}, one for each id, found {found}")));
         }
         let allowed = match &mut self.within {
-            Some(within) => Allowed::These(within.allowed()?),
+            Some(within) => Allowed::These(within.allowed_ids()?),
             None => Allowed::All,
         };
         self.chain.sample_of(logits, allowed).ok_or_else(|| Error::nan_logits(0))

@@ -6,12 +6,12 @@ use crate::seeded::Recipe;
 use crate::util::demo_path;
 use pumex::adapter::{self, Layers};
 use pumex::gguf::Gguf;
-use pumex::server::{Fault, Served, Settings};
+use pumex::server::{Fault, ServedModel, Settings};
 use pumex_serve::engine::{Generate, Model, RefusalKind};
 use std::sync::Arc;
 
 /// The demo model with an adapter of its matrices.
-fn adapted(slots: usize, scale: f32) -> Served {
+fn adapted(slots: usize, scale: f32) -> ServedModel {
     load(settings(slots, scale))
 }
 

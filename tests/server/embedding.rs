@@ -2,11 +2,11 @@
 
 use super::{greedy, load, prompts, settings, wait};
 use pumex::server::Settings;
-use pumex_serve::engine::{Embed, Embedded, Model, PromptPart, Refusal, RefusalKind};
+use pumex_serve::engine::{Embed, EmbeddingResult, Model, PromptPart, Refusal, RefusalKind};
 use tokio::sync::oneshot;
 
 /// Vectors of texts, when they are there.
-fn vectors(model: &dyn Model, inputs: Vec<Vec<PromptPart>>) -> Result<Vec<Embedded>, Refusal> {
+fn vectors(model: &dyn Model, inputs: Vec<Vec<PromptPart>>) -> Result<Vec<EmbeddingResult>, Refusal> {
     let (reply, done) = oneshot::channel();
     model.embed(&Embed { inputs, truncate: false, pooling: None, normalize: None }, reply)?;
     done.blocking_recv().unwrap()

@@ -1,7 +1,7 @@
 //! Readers that are slow or go, full queues, steps that fail, and the end.
 
 use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
-use crate::spoilt::{spoilt, At, SPOILT};
+use crate::nan_logits::{spoilt, FaultPosition, SPOILT};
 use pumex::server::{Fault, Settings};
 use pumex_serve::engine::{Event, FinishReason, Generate, Holder, Model, Prompt, PromptPart, RefusalKind};
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn logits_that_are_nan_end_their_own_request_and_nothing_of_it_stays() {
     let count = opened.clone();
     let open = std::sync::Arc::new(move |_: &[f32]| {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        Ok(spoilt(At::FirstLayer))
+        Ok(spoilt(FaultPosition::FirstLayer))
     });
     let model = load(Settings { open, ..exact(3) });
     let good = [5, 589, 346];

@@ -7,14 +7,14 @@ mod bodies;
 
 use super::settings;
 use bodies::Bytes;
-use pumex::server::{Listed, Models, Serving, Settings};
+use pumex::server::{ListedModel, Models, Serving, Settings};
 use pumex_serve::http::{self, Endpoints};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Asks until it has asked often enough, or long enough.
 fn ask(settings: Settings, seen: &mut BTreeMap<u16, usize>) {
-    let models = Models::new(vec![Listed::new(settings)], Serving::default());
+    let models = Models::new(vec![ListedModel::new(settings)], Serving::default());
     let endpoints = Endpoints::new(models, http::Settings::default()).unwrap();
     let seconds = std::env::var("PUMEX_FUZZ").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();

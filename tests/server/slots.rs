@@ -2,7 +2,7 @@
 
 use super::process::{ask, Process};
 use super::{greedy, load, run, settings};
-use pumex::server::{Served, Settings};
+use pumex::server::{ServedModel, Settings};
 use pumex_serve::engine::{Generate, Holder, Model, RefusalKind};
 use serde_json::json;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ impl Folder {
         Folder(folder)
     }
 
-    fn model(&self, slots: usize) -> Served {
+    fn model(&self, slots: usize) -> ServedModel {
         load(Settings { slot_folder: Some(self.0.clone()), ..settings(slots) })
     }
 

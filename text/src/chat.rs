@@ -87,7 +87,7 @@ impl ModelChat {
     }
 
     /// What `--chat-template` names: a variant of the file, a built-in template, or the template itself.
-    pub fn named(&self, text: &str) -> String {
+    pub fn resolve_template(&self, text: &str) -> String {
         let own = self.named.iter().find(|(name, _)| name == text).map(|(_, source)| source.clone());
         if let Some(source) = own.or_else(|| builtin::builtin(text)) {
             return source;

@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::table::Table;
+use super::byte_table::Table;
 
 /// No token.
 pub const NONE: u32 = u32::MAX;

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::trie::Trie;
-use super::vocab::{is_markup, Kind, Vocab};
+use super::vocab::{is_markup, TokenKind, Vocab};
 
 /// A stretch of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ fn is_space(byte: u8) -> bool {
 impl Specials {
     /// Collects the user-defined, control and unknown tokens.
     pub fn new(vocab: &Vocab, strip_left: Vec<u32>, strip_right: Vec<u32>) -> Self {
-        let special = |&id: &u32| matches!(vocab.kind(id), Some(Kind::User | Kind::Control | Kind::Unknown));
+        let special = |&id: &u32| matches!(vocab.kind(id), Some(TokenKind::User | TokenKind::Control | TokenKind::Unknown));
         let usable = vocab.ids().filter(special).filter_map(|id| Some((vocab.utf8(id)?.as_bytes(), id)));
         Self { trie: Trie::new(usable.collect()), strip_left, strip_right }
     }
@@ -54,7 +54,7 @@ impl Specials {
     fn longest(&self, vocab: &Vocab, bytes: &[u8], at: usize, marks: Marks) -> Option<Hit> {
         let mut found = None;
         self.trie.prefixes(&bytes[at..], |len, id| {
-            let user = vocab.kind(id) == Some(Kind::User);
+            let user = vocab.kind(id) == Some(TokenKind::User);
             let allowed = match marks {
                 Marks::All(control) => user || control,
                 Marks::Own(own) => user && !is_markup(&bytes[at..at + len]) || own(at..at + len),

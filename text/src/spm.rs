@@ -34,7 +34,7 @@ struct Symbol {
 
 /// Room for one word, used again.
 #[derive(Default)]
-struct Room {
+struct MergeScratch {
     symbols: Vec<Symbol>,
     /// Score as ordered bits, place, length of both together.
     heap: BinaryHeap<(u32, Reverse<u32>, u32)>,
@@ -78,21 +78,21 @@ impl Spm {
             }
             spelt.push_str(part);
         }
-        let mut room = Room::default();
+        let mut room = MergeScratch::default();
         let mut each = |word: &str| self.word(vocab, word.as_bytes(), &mut room, ids);
         let (mut from, mut before) = (0, SPACE);
         for (at, c) in spelt.char_indices() {
             if self.by_word && c == SPACE && before != SPACE {
-                split::bounded(&spelt[from..at], &mut each);
+                split::split_long_word(&spelt[from..at], &mut each);
                 from = at;
             }
             before = c;
         }
-        split::bounded(&spelt[from..], &mut each);
+        split::split_long_word(&spelt[from..], &mut each);
     }
 
-    fn word(&self, vocab: &Vocab, word: &[u8], room: &mut Room, ids: &mut Vec<u32>) {
-        let Room { symbols, heap } = room;
+    fn word(&self, vocab: &Vocab, word: &[u8], room: &mut MergeScratch, ids: &mut Vec<u32>) {
+        let MergeScratch { symbols, heap } = room;
         symbols.clear();
         let mut at = 0;
         while at < word.len() {
@@ -109,7 +109,7 @@ impl Spm {
             }
             let (start, len) = (symbols[left as usize].start, symbols[left as usize].len + symbols[right as usize].len);
             let id = self.index.get(vocab.texts(), &word[start as usize..(start + len) as usize])?;
-            Some((ordered(scores.get(id as usize).copied().unwrap_or(0.0)), Reverse(left), len))
+            Some((score_to_ordered_bits(scores.get(id as usize).copied().unwrap_or(0.0)), Reverse(left), len))
         };
         heap.extend((1..n).filter_map(|i| found(symbols, i - 1, i)));
         while let Some((_, Reverse(left), len)) = heap.pop() {
@@ -137,7 +137,7 @@ impl Spm {
 }
 
 /// Bits that are ordered as the numbers are.
-fn ordered(score: f32) -> u32 {
+fn score_to_ordered_bits(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     if bits >> 31 == 1 {
         !bits

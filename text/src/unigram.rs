@@ -6,7 +6,7 @@
 
 use super::spm::SPACE;
 use super::trie::Trie;
-use super::vocab::{Kind, Vocab};
+use super::vocab::{TokenKind, Vocab};
 use pumex_gguf::{Error, Gguf, Result, Value, ValueType};
 
 /// What an unknown character's score is below the least of all tokens'.
@@ -42,12 +42,12 @@ impl Unigram {
         })?;
         let entry = |id: u32| Some((vocab.text(id)?, id));
         let spelt = vocab.ids().filter(|&id| vocab.spells(id)).filter_map(entry);
-        let kept = vocab.ids().filter(|&id| vocab.kind(id) == Some(Kind::User)).filter_map(entry);
+        let kept = vocab.ids().filter(|&id| vocab.kind(id) == Some(TokenKind::User)).filter_map(entry);
         let score = |id: u32| match vocab.kind(id) {
-            Some(Kind::User) => 0.0,
+            Some(TokenKind::User) => 0.0,
             _ => f64::from(scores.get(id as usize).copied().unwrap_or(0.0)),
         };
-        let normal = vocab.ids().filter(|&id| vocab.kind(id) == Some(Kind::Normal));
+        let normal = vocab.ids().filter(|&id| vocab.kind(id) == Some(TokenKind::Normal));
         let least = normal.map(score).fold(f64::INFINITY, f64::min);
         let flag =
             |name: &str| Ok::<_, Error>(gguf.meta().opt_bool(&format!("tokenizer.ggml.{name}"))?.unwrap_or(false));
@@ -64,7 +64,7 @@ impl Unigram {
 
     /// Appends the ids of `text`, which holds no special tokens.
     pub fn encode(&self, text: &str, unknown: Option<u32>, ids: &mut Vec<u32>) {
-        let text = self.spelt(text);
+        let text = self.normalize(text);
         // By end, from `base` on: the best sum so far, where its last token starts, and which that is.
         let mut best: Vec<Option<(f64, usize, Option<u32>)>> = vec![Some((0.0, 0, None))];
         let (mut base, mut at, mut after_unknown) = (0, 0, false);
@@ -109,11 +109,11 @@ impl Unigram {
     }
 
     /// The normalized text.
-    fn spelt(&self, text: &str) -> Vec<u8> {
+    fn normalize(&self, text: &str) -> Vec<u8> {
         let mut space = [0; 4];
         let space = SPACE.encode_utf8(&mut space).as_bytes();
         let (mut out, mut in_word, mut begun) = (Vec::with_capacity(text.len() * 2), false, false);
-        for byte in self.table.replaced(text.as_bytes(), &self.kept) {
+        for byte in self.table.replace_sequences(text.as_bytes(), &self.kept) {
             if byte == b' ' {
                 in_word = false;
                 if !self.merge_spaces {
@@ -181,7 +181,7 @@ impl Table {
     }
 
     /// The text with all sequences replaced.
-    fn replaced(&self, text: &[u8], kept: &Trie) -> Vec<u8> {
+    fn replace_sequences(&self, text: &[u8], kept: &Trie) -> Vec<u8> {
         let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
         while at < text.len() {
             if let Some((len, _)) = kept.longest(&text[at..]) {

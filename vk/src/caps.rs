@@ -185,13 +185,13 @@ impl Caps {
     }
 
     /// Why a kernel is not used, if it is not.
-    pub fn disabled(&self, kernel: &str) -> Option<&str> {
+    pub fn disabled_reason(&self, kernel: &str) -> Option<&str> {
         self.disabled.iter().find(|d| d.kernel == kernel).map(|d| d.why.as_str())
     }
 
     /// Rows, columns and inputs of products of cooperative matrices that come from shared memory: of halves, with sums in floats.
     pub fn staged_matrix(&self) -> Option<(u32, u32, u32)> {
-        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::staged);
+        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::staged_shape);
         shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
     }
 
@@ -263,11 +263,11 @@ impl Caps {
 impl Caps {
     /// A made-up device with so many bytes of its own memory free.
     pub fn with_memory(memory_budget_bytes: u64) -> Caps {
-        Caps { memory_budget_bytes, ..Caps::made_up("made up", DeviceKind::Discrete) }
+        Caps { memory_budget_bytes, ..Caps::synthetic("made up", DeviceKind::Discrete) }
     }
 
     /// A made-up device: subgroups of 32, 48 KiB of shared memory, the least limits, and every feature but matrices.
-    pub fn made_up(name: &str, kind: DeviceKind) -> Caps {
+    pub fn synthetic(name: &str, kind: DeviceKind) -> Caps {
         Caps {
             name: name.into(),
             driver: String::new(),
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_device_without_a_needed_feature_is_refused_by_the_feature_s_name() {
-        let whole = Caps::made_up("Acme One", DeviceKind::Discrete);
+        let whole = Caps::synthetic("Acme One", DeviceKind::Discrete);
         assert!(whole.require().is_ok());
         type Lack = fn(&mut Caps);
         let lacks: [(Lack, &str); 4] = [
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_device_can_be_written_down_and_read_back() {
-        let mut caps = Caps::made_up("Acme One", DeviceKind::Integrated);
+        let mut caps = Caps::synthetic("Acme One", DeviceKind::Integrated);
         caps.heaps.push(Heap { len_bytes: 8 << 30, budget_bytes: 7 << 30, device_local: true });
         caps.fast_dots.mixed = false;
         let text = serde_json::to_string(&caps).unwrap();

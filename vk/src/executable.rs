@@ -77,7 +77,7 @@ impl Pipeline {
             let feature = "pipelineExecutableInfo, asked for when it was opened".into();
             return Err(Error::MissingFeature { device: device.caps.name.clone(), feature });
         };
-        let fail = |call| move |e| device.failed(call, e);
+        let fail = |call| move |e| device.call_error(call, e);
         let (pipeline, _) = self.raw();
         let of = vk::PipelineInfoKHR::default().pipeline(pipeline);
         // SAFETY: the handle keeps the pipeline alive.

@@ -260,7 +260,7 @@ impl Device {
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = vk::BufferCreateInfo::default().size(len_bytes.max(LEAST_BYTES)).usage(usage);
         // SAFETY: plain creation on a live device.
-        let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.failed("vkCreateBuffer", e))?;
+        let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.call_error("vkCreateBuffer", e))?;
         // SAFETY: the buffer was just made.
         let mut requirements = unsafe { inner.raw.get_buffer_memory_requirements(buffer) };
         let kind = memory_of(caps, class);
@@ -312,7 +312,7 @@ impl Device {
             // SAFETY: nothing uses the buffer yet.
             unsafe { inner.raw.destroy_buffer(buffer, None) };
             let _ = lock(&inner.allocator).free(allocation); // what matters is the first error
-            return Err(inner.failed("vkBindBufferMemory", e));
+            return Err(inner.call_error("vkBindBufferMemory", e));
         }
         let mapped = allocation.mapped_ptr().map(|p| p.as_ptr().cast::<u8>());
         let mapped = mapped.filter(|_| !(class == Class::Weights && self.forces_staging()));

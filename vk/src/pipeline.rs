@@ -5,7 +5,7 @@ use super::cache;
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
-use super::kept::Made;
+use super::shared_pipelines::SharedPipeline;
 use super::spirv::{without_halves, without_subgroups, Module};
 use ash::vk;
 use pumex_gguf::{Error, Result};
@@ -18,7 +18,7 @@ struct Raw {
     device: Arc<Inner>,
     name: Arc<str>,
     push_bytes: u32,
-    made: Made,
+    made: SharedPipeline,
 }
 
 impl Drop for Raw {
@@ -50,7 +50,7 @@ impl Pipeline {
     }
 
     /// The same, to be kept.
-    pub(super) fn shared_name(&self) -> Arc<str> {
+    pub(super) fn to_shared_name(&self) -> Arc<str> {
         self.0.name.clone()
     }
 
@@ -143,7 +143,7 @@ impl Device {
         let info = vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&values));
         let ranges =
             [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: push_bytes }];
-        let fail = |call, e| inner.failed(call, e);
+        let fail = |call, e| inner.call_error(call, e);
         let begun = Instant::now();
         // SAFETY: the module is one of those committed with the program; all structs outlive their calls.
         let made = unsafe {
@@ -170,7 +170,7 @@ impl Device {
                 let flags = inner.executables.as_ref().map_or(vk::PipelineCreateFlags::empty(), |_| kept);
                 let info = [vk::ComputePipelineCreateInfo::default().flags(flags).stage(stage).layout(layout)];
                 match inner.raw.create_compute_pipelines(inner.cache, &info, None) {
-                    Ok(made) => Ok(Made { layout, pipeline: made[0] }),
+                    Ok(made) => Ok(SharedPipeline { layout, pipeline: made[0] }),
                     Err((_, e)) => {
                         inner.raw.destroy_pipeline_layout(layout, None);
                         Err(fail("vkCreateComputePipelines", e))
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_uses_subgroups_gets_whole_ones_of_the_size_that_kernels_are_chosen_for() {
-        let caps = Caps { subgroup_min: 8, ..Caps::made_up("Acme One", DeviceKind::Integrated) };
+        let caps = Caps { subgroup_min: 8, ..Caps::synthetic("Acme One", DeviceKind::Integrated) };
         let ask = |caps: &Caps, uses: bool, threads: u32| subgroups(caps, "embed", &module(uses), [threads, 1, 1]);
         assert_eq!(ask(&caps, true, 64).unwrap(), Subgroups { size: Some(32), full: true });
         assert_eq!(ask(&caps, false, 33).unwrap(), Subgroups { size: None, full: false });

@@ -85,7 +85,7 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Stmt {
     pub line: usize,
-    pub kind: Kind,
+    pub kind: StatementKind,
 }
 
 /// A body of statements.
@@ -93,7 +93,7 @@ pub(crate) type Body = Vec<Stmt>;
 
 /// What a statement does.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum StatementKind {
     Text(Arc<str>),
     Print(Expr),
     For(Arc<For>),

@@ -86,8 +86,8 @@ pub(crate) fn order(budget: &Budget, a: &Value, b: &Value, sign: &str) -> Result
         }
         (a, b) => Err(Error::template(format!(
             "'{sign}' not supported between instances of '{}' and '{}'",
-            a.defined()?.type_name(),
-            b.defined()?.type_name()
+            a.require_defined()?.type_name(),
+            b.require_defined()?.type_name()
         ))),
     }
 }

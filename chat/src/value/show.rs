@@ -55,10 +55,10 @@ fn repr(out: &mut Builder, budget: &Budget, value: &Value) -> Result<()> {
         Value::Float(f) => out.push_str(&float_repr(*f), false),
         Value::Str(text) if text.safe => {
             out.push_str("Markup(", false)?;
-            quoted(out, text)?;
+            write_quoted(out, text)?;
             out.push_str(")", false)
         }
-        Value::Str(text) => quoted(out, text),
+        Value::Str(text) => write_quoted(out, text),
         Value::List(list) | Value::Iter(list) => {
             out.push_str("[", false)?;
             elements(out, budget, &list.0.borrow())?;
@@ -107,7 +107,7 @@ fn entries(out: &mut Builder, budget: &Budget, entries: &[(Value, Value)]) -> Re
 }
 
 /// A string in quotes: single ones, unless only those occur in it.
-fn quoted(out: &mut Builder, text: &Text) -> Result<()> {
+fn write_quoted(out: &mut Builder, text: &Text) -> Result<()> {
     let s = text.as_str();
     let quote = if s.contains('\'') && !s.contains('"') { '"' } else { '\'' };
     let any = text.any_marked();

@@ -10,8 +10,8 @@ use pumex_model::quantize::recipe;
 use pumex_model::synthetic;
 use serde_json::{json, Value};
 
-use super::super::{doctor, output, session, End};
-use super::{once, Args, Form, Test};
+use super::super::{doctor, output, session, CommandEnd};
+use super::{once, Args, ResultFormat, Test};
 
 /// Where published figures are from.
 const H200: &str = "NVIDIA H200";
@@ -63,7 +63,7 @@ impl Line {
         }
     }
 
-    fn told(&self, here: Option<f64>) -> Value {
+    fn to_json(&self, here: Option<f64>) -> Value {
         json!({
             "model": format!("{} {}", self.shape, self.weights), "what": self.what(), "tokens_per_second": here,
             "published": { "machine": self.machine, "llama.cpp 0.5.0": self.llama_cpp, "pumex": self.pumex },
@@ -72,7 +72,7 @@ impl Line {
 }
 
 /// Measures all of it, or what `--synthetic` names.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let wanted = args.model.synthetic.map(|shape| shape.name);
     let named = |line: &&Line| wanted.is_none_or(|name| name == line.shape);
     let lines: Vec<&Line> = LINES.iter().filter(named).collect();
@@ -81,24 +81,24 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         names.dedup();
         return Err(Error::Usage(format!("--compare: expected --synthetic with one of {}", names.join(", "))));
     }
-    if !matches!(args.output, Form::Md | Form::Json) {
+    if !matches!(args.output, ResultFormat::Md | ResultFormat::Json) {
         return Err(Error::Usage("--compare: expected --output md or json".into()));
     }
     let (mut told, mut device, mut ended) = (Vec::new(), String::new(), false);
     for of in lines.chunk_by(|a, b| (a.shape, a.weights) == (b.shape, b.weights)) {
-        let found = if ended { None } else { measured(args, of, &mut device, stop)? };
+        let found = if ended { None } else { measure_model(args, of, &mut device, stop)? };
         ended |= found.as_ref().is_some_and(|found| found.len() < of.len());
         for (i, line) in of.iter().enumerate() {
             told.push((*line, found.as_ref().and_then(|found| found.get(i).copied())));
         }
     }
-    if args.output == Form::Json {
-        let rows: Vec<Value> = told.iter().map(|(line, here)| line.told(*here)).collect();
+    if args.output == ResultFormat::Json {
+        let rows: Vec<Value> = told.iter().map(|(line, here)| line.to_json(*here)).collect();
         output::json(&json!({ "device": device, "rows": rows }))?;
     } else {
         output::text(&table(&device, &told))?;
     }
-    Ok(if ended { End::Interrupted } else { End::Done })
+    Ok(if ended { CommandEnd::Interrupted } else { CommandEnd::Done })
 }
 
 fn table(device: &str, told: &[(&Line, Option<f64>)]) -> String {
@@ -116,7 +116,7 @@ fn table(device: &str, told: &[(&Line, Option<f64>)]) -> String {
 }
 
 /// Tokens per second of a model's lines; fewer when stopped, none where it does not fit.
-fn measured(args: &Args, lines: &[&Line], device: &mut String, stop: &AtomicBool) -> Result<Option<Vec<f64>>> {
+fn measure_model(args: &Args, lines: &[&Line], device: &mut String, stop: &AtomicBool) -> Result<Option<Vec<f64>>> {
     let Some(first) = lines.first() else { return Ok(None) };
     let name = format!("{} {}", first.shape, first.weights);
     let unknown = || Error::Request(format!("--compare: {name}: there is no such model"));

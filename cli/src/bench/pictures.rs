@@ -13,7 +13,7 @@ use pumex_step::{RowOutput, Runner};
 
 use super::super::media;
 use super::super::options::EngineArgs;
-use super::{report, Measured, Test, WARM_UP};
+use super::{report, BenchResult, Test, WARM_UP};
 
 /// Which picture is measured, by which projector.
 #[derive(clap::Args, Clone, Debug)]
@@ -99,7 +99,7 @@ impl Pictures {
     ///
     /// # Errors
     /// As of encoding and of steps.
-    pub fn measure(&self, runner: &mut dyn Runner, repetitions: u32, stop: &AtomicBool) -> Result<Vec<Measured>> {
+    pub fn measure(&self, runner: &mut dyn Runner, repetitions: u32, stop: &AtomicBool) -> Result<Vec<BenchResult>> {
         let mut out = Vec::new();
         for whole in [false, true] {
             let begun = Instant::now();
@@ -112,7 +112,7 @@ impl Pictures {
             }
             let test = Test { n_prompt: self.rows, n_gen: 0, n_depth: 0 };
             let what = if whole { "picture" } else { "encoder" };
-            out.push(Measured { test, picture: Some(format!("{what} {}", self.name)), time, samples_ns });
+            out.push(BenchResult { test, picture: Some(format!("{what} {}", self.name)), time, samples_ns });
         }
         Ok(out)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumex_dialogue::grammar::{Choice, Matcher, Source, ToolChoice, Vocabulary};
+use pumex_dialogue::grammar::{CallConstraint, Matcher, Source, ToolChoice, Vocabulary};
 use pumex_dialogue::{grammar, Style};
 use pumex_gguf::{Error, Result};
 use pumex_text::Tokenizer;
@@ -42,7 +42,7 @@ impl Within {
         let vocabulary = grammar::vocabulary(tokenizer, style.ends())?;
         if let Some(source) = source {
             let matcher = grammar::answer(&vocabulary, style.format(), source)?;
-            told("--json-schema", &matcher);
+            report_unenforced("--json-schema", &matcher);
             return Ok(Within { to_user: Some(matcher.clone()), to_results: Some(matcher) });
         }
         // A schema that cannot be held to is no reason not to talk.
@@ -72,14 +72,14 @@ impl Within {
 }
 
 /// Says what of a flag's schemas is not held to.
-fn told(flag: &str, matcher: &Matcher) {
+fn report_unenforced(flag: &str, matcher: &Matcher) {
     matcher.dropped().iter().for_each(|what| output::say(format_args!("warning: {flag}: {what}\n")));
 }
 
 fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &ToolChoice) -> Result<Option<Matcher>> {
     let Some(tools) = &style.tools else { return Ok(None) };
-    let choice = Choice { calls: choice, allowed: None, parallel: true, may_reason: true };
+    let choice = CallConstraint { calls: choice, allowed: None, parallel: true, may_reason: true };
     let matcher = grammar::calls(vocabulary, style.format(), tools, choice)?;
-    matcher.iter().for_each(|matcher| told("--tools", matcher));
+    matcher.iter().for_each(|matcher| report_unenforced("--tools", matcher));
     Ok(matcher)
 }

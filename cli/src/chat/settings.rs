@@ -2,7 +2,7 @@
 
 use pumex_step::sample::{SamplerOptions, Step};
 
-use super::values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole};
+use super::sampler_values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole};
 
 /// What is done with reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -38,7 +38,7 @@ pub struct Settings {
 }
 
 /// A setting: its name, what it does, its value as text, and how it is read.
-type Entry = (&'static str, &'static str, fn(&Settings) -> String, fn(&mut Settings, &str) -> Result<(), String>);
+type ChatSetting = (&'static str, &'static str, fn(&Settings) -> String, fn(&mut Settings, &str) -> Result<(), String>);
 
 /// A setting that is a number of the sampler's options.
 macro_rules! number {
@@ -47,7 +47,7 @@ macro_rules! number {
     };
 }
 
-const TABLE: &[Entry] = &[
+const TABLE: &[ChatSetting] = &[
     number!("temp", "temperature; 0 is greedy", temperature, finite),
     number!("top-k", "candidates kept; 0 is all", top_k, whole),
     number!("top-p", "probability kept; 1 is all", top_p, finite),

@@ -3,7 +3,7 @@
 use super::parameters::{usual, Keys};
 use super::plain::PLAIN;
 use super::qwen::pooling;
-use super::rows::{free, may, must, Any, Ff, Row, Vocab, Width};
+use super::rows::{free, may, must, Any, Ff, TensorRow, Vocab, Width};
 use super::table::Family;
 use super::{usual_name, Model};
 use crate::config::Config;
@@ -12,21 +12,21 @@ use crate::metadata::{Meta, Value};
 use crate::{Error, Result};
 use serde_json::{json, Value as Json};
 
-const ENDS: &[Row] = &[
+const ENDS: &[TensorRow] = &[
     must("embeddings.word_embeddings", "token_embd", &[Vocab, Width]),
     must("embeddings.position_embeddings", "position_embd", &[Any, Width]),
     free("classifier.out_proj", "cls.output", &[Any, Width]),
     free("classifier.out_proj.bias", "cls.output.bias", &[Any]),
 ];
 
-const NORM: &[Row] = &[
+const NORM: &[TensorRow] = &[
     must("embeddings.LayerNorm", "token_embd_norm", &[Width]),
     must("embeddings.LayerNorm.bias", "token_embd_norm.bias", &[Width]),
 ];
 
-const TYPES: &[Row] = &[must("embeddings.token_type_embeddings", "token_types", &[Any, Width])];
+const TYPES: &[TensorRow] = &[must("embeddings.token_type_embeddings", "token_types", &[Any, Width])];
 
-const LAYERS: &[Row] = &[
+const LAYERS: &[TensorRow] = &[
     must("encoder.layer.{}.attention.self.query", "blk.{}.attn_q", &[Width, Width]),
     must("encoder.layer.{}.attention.self.query.bias", "blk.{}.attn_q.bias", &[Width]),
     must("encoder.layer.{}.attention.self.key", "blk.{}.attn_k", &[Width, Width]),
@@ -45,7 +45,7 @@ const LAYERS: &[Row] = &[
     must("encoder.layer.{}.output.LayerNorm.bias", "blk.{}.layer_output_norm.bias", &[Width]),
 ];
 
-const NOMIC: &[Row] = &[
+const NOMIC: &[TensorRow] = &[
     must("embeddings.word_embeddings", "token_embd", &[Vocab, Width]),
     may("embeddings.token_type_embeddings", "token_types", &[Any, Width]),
     must("emb_ln", "token_embd_norm", &[Width]),

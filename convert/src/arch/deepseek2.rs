@@ -2,7 +2,7 @@
 
 use super::parameters::{usual, Keys};
 use super::plain::{fill, fill_heads, ENDS, EXPERTS, NORMS, PLAIN};
-use super::rows::{free, must, some, Any, ExpertFf, Experts as E, Ff, Row, Width};
+use super::rows::{free, must, some, Any, ExpertFf, Experts as E, Ff, TensorRow, Width};
 use super::table::Family;
 use super::{layer_of, Model};
 use crate::config::Config;
@@ -38,7 +38,7 @@ fn is_full(model: &Model, _: usize) -> bool {
     !is_low(model, 0)
 }
 
-const LAYER: &[Row] = &[
+const LAYER: &[TensorRow] = &[
     some("model.layers.{}.self_attn.q_proj", "blk.{}.attn_q", &[Any, Width], is_full),
     some("model.layers.{}.self_attn.q_a_proj", "blk.{}.attn_q_a", &[Any, Width], is_low),
     some("model.layers.{}.self_attn.q_a_layernorm", "blk.{}.attn_q_a_norm", &[Any], is_low),

@@ -2,7 +2,7 @@
 
 use super::parameters::{full, usual, Keys};
 use super::plain::{fill, without_output, ATTENTION, BIASES, ENDS, FEED_FORWARD, HEAD_NORMS, NORMS, PLAIN, TIED_ENDS};
-use super::rows::{must, Row, Width};
+use super::rows::{must, TensorRow, Width};
 use super::table::Family;
 use super::Model;
 use crate::config::Config;
@@ -12,7 +12,7 @@ use crate::vocab::Special;
 use crate::{json, Error, Result};
 use serde_json::json;
 
-const FOUR_NORMS: &[Row] = &[
+const FOUR_NORMS: &[TensorRow] = &[
     must("model.layers.{}.input_layernorm", "blk.{}.attn_norm", &[Width]),
     must("model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm", &[Width]),
     must("model.layers.{}.pre_feedforward_layernorm", "blk.{}.ffn_norm", &[Width]),

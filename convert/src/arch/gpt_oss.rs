@@ -2,7 +2,7 @@
 
 use super::parameters::{usual, Keys};
 use super::plain::{fill, ATTENTION, BIASES, ENDS, PLAIN};
-use super::rows::{self, must, Any, ExpertFf, Experts as E, Row, Width};
+use super::rows::{self, must, Any, ExpertFf, Experts as E, TensorRow, Width};
 use super::table::Family;
 use super::{usual_name, Model};
 use crate::content::{Blocks, Content, Weights};
@@ -11,7 +11,7 @@ use crate::metadata::Meta;
 use crate::{Error, Result};
 use serde_json::json;
 
-const LAYER: &[Row] = &[
+const LAYER: &[TensorRow] = &[
     must("model.layers.{}.input_layernorm", "blk.{}.attn_norm", &[Width]),
     must("model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm", &[Width]),
     must("model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks", &[Any]),

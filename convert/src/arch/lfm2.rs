@@ -2,7 +2,7 @@
 
 use super::parameters::{usual, Keys};
 use super::plain::{fill, PLAIN};
-use super::rows::{must, some, Any, Head, Row, Vocab, Width, K, Q};
+use super::rows::{must, some, Any, Head, TensorRow, Vocab, Width, K, Q};
 use super::table::Family;
 use super::{usual_name, Model};
 use crate::config::Config;
@@ -20,7 +20,7 @@ fn is_attention(model: &Model, layer: usize) -> bool {
     !is_conv(model, layer)
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[TensorRow] = &[
     must("model.embed_tokens", "token_embd", &[Vocab, Width]),
     must("model.embedding_norm", "token_embd_norm", &[Width]),
     must("model.layers.{}.operator_norm", "blk.{}.attn_norm", &[Width]),

@@ -2,7 +2,7 @@
 
 use super::parameters::{full, usual, Keys};
 use super::plain::{fill, fill_heads, ATTENTION, BIASES, ENDS, FEED_FORWARD, NORMS, PLAIN};
-use super::rows::{may, must, ExpertFf, Experts as E, Ff, Row, Width};
+use super::rows::{may, must, ExpertFf, Experts as E, Ff, TensorRow, Width};
 use super::table::{Experts, Family};
 use super::{usual_name, Model};
 use crate::config::Config;
@@ -13,13 +13,13 @@ use crate::Result;
 use serde_json::{json, Value};
 
 /// Biases that some models have.
-const MORE_BIASES: &[Row] = &[
+const MORE_BIASES: &[TensorRow] = &[
     may("model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias", &[Ff]),
     may("model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias", &[Ff]),
     may("model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias", &[Width]),
 ];
 
-const MIXTURE: &[Row] = &[
+const MIXTURE: &[TensorRow] = &[
     must("model.layers.{}.block_sparse_moe.gate", "blk.{}.ffn_gate_inp", &[E, Width]),
     must("layers.{}.feed_forward.experts.w1", "blk.{}.ffn_gate_exps", &[E, ExpertFf, Width]),
     must("layers.{}.feed_forward.experts.w2", "blk.{}.ffn_down_exps", &[E, Width, ExpertFf]),

@@ -2,7 +2,7 @@
 
 use super::parameters::{full, Keys};
 use super::plain::{fill, fill_heads, ENDS, NORMS, PLAIN};
-use super::rows::{must, Any, Ff, Row, Width, Q};
+use super::rows::{must, Any, Ff, TensorRow, Width, Q};
 use super::table::Family;
 use super::Model;
 use crate::config::Config;
@@ -13,7 +13,7 @@ use crate::metadata::{Meta, Value};
 use crate::{Error, Result};
 use serde_json::{json, Value as Json};
 
-const FUSED: &[Row] = &[
+const FUSED: &[TensorRow] = &[
     must("model.layers.{}.self_attn.qkv_proj", "blk.{}.attn_qkv", &[Any, Width]),
     must("model.layers.{}.self_attn.o_proj", "blk.{}.attn_output", &[Width, Q]),
     must("model.layers.{}.mlp.gate_up_proj", "blk.{}.ffn_up", &[Any, Width]),
@@ -28,7 +28,7 @@ fn original(model: &Model) -> Result<u32> {
 }
 
 /// Elements of a head that are rotated.
-fn rotated(model: &Model) -> Result<u32> {
+fn rotary_dims(model: &Model) -> Result<u32> {
     let part = model.config.rope().get("partial_rotary_factor").and_then(Json::as_f64).unwrap_or(1.0);
     let (width, heads) = (model.config.u32(&["hidden_size"])?, model.config.u32(&["num_attention_heads"])?);
     let what = "num_attention_heads: expected some, found 0";
@@ -54,7 +54,7 @@ fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Co
         other => return Err(wrong(format!("type: expected longrope or yarn, found {}", other.unwrap_or("none")))),
     };
     Keys::new(model, meta).f32("rope.scaling.attn_factor", if scale > 1.0 { factor } else { 1.0 });
-    let half = rotated(model)? as usize;
+    let half = rotary_dims(model)? as usize;
     let mut out = Vec::new();
     for (key, list, name) in
         [("long_factor", long, "rope_factors_long.weight"), ("short_factor", short, "rope_factors_short.weight")]
@@ -69,7 +69,7 @@ fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Co
 }
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
-    let (c, first, rotated) = (&model.config, original(model)?, rotated(model)?);
+    let (c, first, rotated) = (&model.config, original(model)?, rotary_dims(model)?);
     let theta = full(&c.rope()).get("rope_theta").and_then(Json::as_f64);
     let theta = theta.ok_or_else(|| Error::file(&c.path, "rope_theta: expected a number, found none"))?;
     let mut keys = Keys::new(model, meta);

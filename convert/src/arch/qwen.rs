@@ -2,7 +2,7 @@
 
 use super::parameters::{usual, Keys};
 use super::plain::{fill, ATTENTION, BIASES, ENDS, EXPERTS, FEED_FORWARD, HEAD_NORMS, NORMS, PLAIN};
-use super::rows::{some, ExpertFf, Experts as E, Ff, Row, Width};
+use super::rows::{some, ExpertFf, Experts as E, Ff, TensorRow, Width};
 use super::table::Family;
 use super::Model;
 use crate::content::Weights;
@@ -17,7 +17,7 @@ fn has_experts(model: &Model, layer: usize) -> bool {
     !dense.is_some_and(|l| l.iter().any(|v| v.as_u64() == Some(layer as u64))) && (layer + 1).is_multiple_of(step)
 }
 
-const MIXTURE: &[Row] = &[
+const MIXTURE: &[TensorRow] = &[
     some("model.layers.{}.mlp.gate", "blk.{}.ffn_gate_inp", &[E, Width], has_experts),
     some("model.layers.{}.mlp.experts.gate_proj", "blk.{}.ffn_gate_exps", &[E, ExpertFf, Width], has_experts),
     some("model.layers.{}.mlp.experts.up_proj", "blk.{}.ffn_up_exps", &[E, ExpertFf, Width], has_experts),
@@ -74,7 +74,7 @@ fn parameters_of_mixtures(model: &Model, file_type: u32, meta: &mut Meta) -> Res
 }
 
 /// Experts that stand together come apart into gate and up.
-fn together(_: &Model, name: &str, weights: Weights) -> std::result::Result<Vec<(String, Weights)>, String> {
+fn split_gate_up(_: &Model, name: &str, weights: Weights) -> std::result::Result<Vec<(String, Weights)>, String> {
     let stem = name.strip_suffix(".weight").unwrap_or(name);
     if stem.ends_with("mlp.experts.down_proj") {
         return Ok(vec![(format!("{stem}.weight"), weights)]);
@@ -139,7 +139,7 @@ pub const QWEN3MOE: Family = Family {
         config.default("intermediate_size", json!(6144));
     },
     rows: &[ENDS, ATTENTION, BIASES, HEAD_NORMS, NORMS, MIXTURE],
-    modify: together,
+    modify: split_gate_up,
     experts: Some(EXPERTS),
     parameters: parameters_of_mixtures,
     vocabulary: |model, meta| model.source().bpe(meta),

@@ -1,6 +1,6 @@
 //! SentencePiece models: the part of their protobuf that has the pieces, and tokens that other files add.
 
-use super::{looks_special, Kind, Source, Tokens};
+use super::{looks_special, TokenKind, Source, Tokens};
 use crate::json::{self, Object};
 use crate::{Error, Result};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::path::Path;
 struct Piece {
     text: String,
     score: f32,
-    kind: Kind,
+    kind: TokenKind,
 }
 
 /// A message's bytes, field by field.
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
 }
 
 fn piece(bytes: &[u8]) -> Option<Piece> {
-    let (mut fields, mut piece) = (Fields(bytes), Piece { text: String::new(), score: 0.0, kind: Kind::Normal });
+    let (mut fields, mut piece) = (Fields(bytes), Piece { text: String::new(), score: 0.0, kind: TokenKind::Normal });
     while !fields.0.is_empty() {
         match fields.next()? {
             (1, Field::Bytes(text)) => piece.text = String::from_utf8(text.to_vec()).ok()?,
@@ -69,11 +69,11 @@ fn piece(bytes: &[u8]) -> Option<Piece> {
             // What users define is no more than a piece here.
             (3, Field::Number(kind)) => {
                 piece.kind = match kind {
-                    1 | 4 => Kind::Normal,
-                    2 => Kind::Unknown,
-                    3 => Kind::Control,
-                    5 => Kind::Unused,
-                    6 => Kind::Byte,
+                    1 | 4 => TokenKind::Normal,
+                    2 => TokenKind::Unknown,
+                    3 => TokenKind::Control,
+                    5 => TokenKind::Unused,
+                    6 => TokenKind::Byte,
                     _ => return None,
                 }
             }
@@ -100,7 +100,7 @@ fn pieces(path: &Path) -> Result<Vec<Piece>> {
 }
 
 /// The pieces, and ids without one up to the size of the vocabulary.
-fn begun(source: &Source<'_>) -> Result<Tokens> {
+fn read_pieces(source: &Source<'_>) -> Result<Tokens> {
     let pieces = pieces(&source.dir.join("tokenizer.model"))?;
     let size = source.vocab_size()?.filter(|n| *n > 0).unwrap_or(pieces.len());
     let mut tokens = Tokens::unused(&source.config.path, size, -10000.0)?;
@@ -111,7 +111,7 @@ fn begun(source: &Source<'_>) -> Result<Tokens> {
     for (text, id) in json::object(&path)?.unwrap_or_default() {
         let id = id.as_u64().ok_or_else(|| Error::file(&path, format!("{text}: expected an id, found {id}")))? as usize;
         if id < size {
-            tokens.set(id, text, -1000.0, Kind::Defined);
+            tokens.set(id, text, -1000.0, TokenKind::Defined);
         }
     }
     Ok(tokens)
@@ -143,15 +143,15 @@ fn decoder(dir: &Path) -> Result<Vec<(usize, String, bool)>> {
 /// # Errors
 /// Files that are missing or not what they should be.
 pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
-    let mut tokens = begun(source)?;
+    let mut tokens = read_pieces(source)?;
     for (id, text, special) in decoder(source.dir)? {
         if id >= tokens.texts.len() {
             continue;
         }
         if special || looks_special(&text) {
-            tokens.set(id, text, -1000.0, Kind::Control);
+            tokens.set(id, text, -1000.0, TokenKind::Control);
         } else {
-            tokens.set(id, text.replace('\u{2581}', " "), -1000.0, Kind::Defined);
+            tokens.set(id, text.replace('\u{2581}', " "), -1000.0, TokenKind::Defined);
         }
     }
     Ok(tokens)
@@ -162,7 +162,7 @@ pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
 /// # Errors
 /// As [`tokens`].
 pub fn tokens_of_phi(source: &Source<'_>) -> Result<Tokens> {
-    let mut tokens = begun(source)?;
+    let mut tokens = read_pieces(source)?;
     let path = source.dir.join("tokenizer.json");
     let tokenizer = json::object(&path)?.unwrap_or_default();
     let mut added = decoder(source.dir)?;
@@ -178,7 +178,7 @@ pub fn tokens_of_phi(source: &Source<'_>) -> Result<Tokens> {
             let what = format!("added token {text}: expected an id below {}, found {id}", tokens.texts.len());
             return Err(Error::file(&path, what));
         }
-        tokens.set(id, text, -1000.0, if special { Kind::Control } else { Kind::Defined });
+        tokens.set(id, text, -1000.0, if special { TokenKind::Control } else { TokenKind::Defined });
     }
     Ok(tokens)
 }

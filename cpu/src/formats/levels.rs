@@ -14,7 +14,7 @@ pub struct Mxfp4;
 pub struct Nvfp4;
 
 /// Levels with 128 added.
-const fn shifted(levels: &[i8; 16]) -> [u8; 16] {
+const fn shift_levels(levels: &[i8; 16]) -> [u8; 16] {
     let mut table = [0; 16];
     let mut i = 0;
     while i < 16 {
@@ -28,7 +28,7 @@ impl Source for Iq4Nl {
     const LEN: usize = 32;
     const BYTES: usize = 18;
     const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Half, table: shifted(&iq4_nl::LEVELS), factor: 1.0 };
+        Layout { codes: Codes::Four, scales: Scales::Half, table: shift_levels(&iq4_nl::LEVELS), factor: 1.0 };
 
     #[inline(always)]
     fn split(b: &[u8], out: &mut Block) {
@@ -41,7 +41,7 @@ impl Source for Iq4Xs {
     const LEN: usize = 256;
     const BYTES: usize = 136;
     const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Byte, table: shifted(&iq4_nl::LEVELS), factor: 1.0 };
+        Layout { codes: Codes::Four, scales: Scales::Byte, table: shift_levels(&iq4_nl::LEVELS), factor: 1.0 };
 
     #[inline(always)]
     fn split(b: &[u8], out: &mut Block) {
@@ -61,7 +61,7 @@ impl Source for Mxfp4 {
     const LEN: usize = 32;
     const BYTES: usize = 17;
     const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Float, table: shifted(&mxfp4::LEVELS), factor: 1.0 };
+        Layout { codes: Codes::Four, scales: Scales::Float, table: shift_levels(&mxfp4::LEVELS), factor: 1.0 };
 
     #[inline(always)]
     fn split(b: &[u8], out: &mut Block) {
@@ -75,7 +75,7 @@ impl Source for Nvfp4 {
     const LEN: usize = 64;
     const BYTES: usize = 36;
     const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Half16, table: shifted(&mxfp4::LEVELS), factor: 1.0 };
+        Layout { codes: Codes::Four, scales: Scales::Half16, table: shift_levels(&mxfp4::LEVELS), factor: 1.0 };
 
     #[inline(always)]
     fn split(b: &[u8], out: &mut Block) {

@@ -5,7 +5,7 @@
 //! `written = (1 + rates among)^-1 rates` and `aims = v - S · (k faded)`, and gives `S · (q faded) + Σ result[t, s] aims[s]` where
 //! `result = read written`. Decays are multiplied row by row: no sum of logarithms overflows.
 
-use super::{Out, Scan};
+use super::{ScanOutput, Scan};
 use crate::simd::{entries, Simd, LANES};
 use std::ops::Range;
 
@@ -76,7 +76,7 @@ impl Window {
 entries! {
     /// Rows `v` of a head's state over some rows of a sequence.
     pub(super) fn go(
-        s: &Scan<'_>, head: usize, v: Range<usize>, rows: Range<usize>, state: &mut [f32], window: &mut Window, out: &Out<'_>,
+        s: &Scan<'_>, head: usize, v: Range<usize>, rows: Range<usize>, state: &mut [f32], window: &mut Window, out: &ScanOutput<'_>,
     ) = all_windows;
 }
 
@@ -90,7 +90,7 @@ unsafe fn all_windows<S: Simd>(
     rows: Range<usize>,
     state: &mut [f32],
     w: &mut Window,
-    out: &Out<'_>,
+    out: &ScanOutput<'_>,
 ) {
     let (kd, n) = (s.k_dim, v.len());
     w.state.fill(0.0);

@@ -1,7 +1,7 @@
 //! Products of every format, shape and instruction set.
 
 use crate::layout::Layout;
-use crate::{formats, pack, Acts, Choice, Choices, Cpu, Gating, Input, Isa, Matrix, Part, Pool, Shape};
+use crate::{formats, pack, Acts, RoutedExpert, Choices, Cpu, Gating, Input, Isa, Matrix, ScaledMatrix, Pool, Shape};
 use pumex_quant::{Format, FORMATS};
 
 /// Numbers that look random and are not.
@@ -104,7 +104,7 @@ fn products_of_every_format_agree_with_floats() {
                         let shape = Shape { parts: 1, rows, cols };
                         let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, repack);
                         let mut out = vec![f32::NAN; rows * columns];
-                        let part = Part { matrix: &m, scale: 1.0, bias: None };
+                        let part = ScaledMatrix { matrix: &m, scale: 1.0, bias: None };
                         cpu.multiply(&[part], &input, columns, false, (0, rows), &mut out);
                         let error = nmse(&out, &truth);
                         // One sum alone may happen to be small.
@@ -141,7 +141,7 @@ fn rows_of_floats_may_have_any_length() {
                 let x = noise(7, columns * cols);
                 let m = Matrix::new((&cpu.pool, isa), format, Shape { parts: 1, rows, cols }, &bytes, true);
                 let mut out = vec![f32::NAN; rows * columns];
-                let part = Part { matrix: &m, scale: 1.0, bias: None };
+                let part = ScaledMatrix { matrix: &m, scale: 1.0, bias: None };
                 let input = Input { floats: &x, acts: &Acts::default() };
                 cpu.multiply(&[part], &input, columns, false, (0, rows), &mut out);
                 let error = nmse(&out, &times(&floats, &x, cols));
@@ -165,7 +165,7 @@ fn a_row_of_floats_gives_the_same_whatever_stands_beside_it() {
             let products = |x: &[f32]| {
                 let n = x.len() / cols;
                 let mut out = vec![f32::NAN; n * rows];
-                let part = Part { matrix: &m, scale: 1.0, bias: None };
+                let part = ScaledMatrix { matrix: &m, scale: 1.0, bias: None };
                 cpu.multiply(&[part], &Input { floats: x, acts: &Acts::default() }, n, false, (0, rows), &mut out);
                 out
             };
@@ -193,16 +193,16 @@ fn gates_and_experts_agree_with_floats() {
                 choices.used = used;
                 for i in 0..n * used {
                     let expert = ((i % used * 2 + i / used) % experts) as u32;
-                    choices.of_rows.push(Choice { expert, weight: 0.3, gate_scale: 1.5, up_scale: 0.5 });
+                    choices.of_rows.push(RoutedExpert { expert, weight: 0.3, gate_scale: 1.5, up_scale: 0.5 });
                 }
                 choices.sort(experts);
                 let mut out = vec![f32::NAN; n * used * rows];
                 let bias = noise(5, experts * rows);
-                let part = |bias| Part { matrix: &m, scale: 1.0, bias };
+                let part = |bias| ScaledMatrix { matrix: &m, scale: 1.0, bias };
                 let (x_in, both) = (Input { floats: &x, acts: &acts }, [part(Some(&bias[..])), part(None)]);
-                cpu.gated_experts(&both, Gating::By(&|g, u| g.max(0.0) * u), &x_in, &choices, &mut out);
+                cpu.matmul_gated_experts(&both, Gating::By(&|g, u| g.max(0.0) * u), &x_in, &choices, &mut out);
                 let first = out.clone();
-                cpu.gated_experts(&[part(None), part(None)], Gating::Silu, &x_in, &choices, &mut out);
+                cpu.matmul_gated_experts(&[part(None), part(None)], Gating::Silu, &x_in, &choices, &mut out);
                 let all = times(&floats, &x, cols);
                 let product =
                     |i: usize, r: usize| all[i / used * experts * rows + choices.of_rows[i].expert as usize * rows + r];

@@ -38,7 +38,7 @@ fn tensor(gguf: &Gguf, name: &str) -> Result<Option<(Vec<u64>, Vec<f32>)>> {
         return Err(Error::file(gguf.path(), "type_not_allowed_for_role", what));
     };
     let count = usize::try_from(all).unwrap_or(usize::MAX);
-    let mut out = pumex_gguf::error::filled(0.0, count, &format!("{}: tensor {name}", gguf.path().display()))?;
+    let mut out = pumex_gguf::error::try_filled_vec(0.0, count, &format!("{}: tensor {name}", gguf.path().display()))?;
     let row_bytes = cols as usize / format.block_len * format.block_bytes;
     let rows = gguf.data(tensor).chunks_exact(row_bytes);
     rows.zip(out.chunks_exact_mut(cols as usize)).for_each(|(row, out)| format.decode_row(row, out));

@@ -1,17 +1,17 @@
 //! The plan's fast interpreter: the kernels of `pumex-cpu`, weights packed when they are loaded, activations of 8 bits in
 //! products, keys and values in blocks that the session's tables name.
 
-mod chosen;
+mod sparse_attention;
 mod clock;
 mod ops;
 mod scan;
 mod state;
 mod weights;
 
-use super::books::Books;
+use super::bookkeeping::Books;
 use super::general::{Spare, States};
-use crate::cpu::kept;
-use crate::session::{Kept, Rule, Session, KV_BLOCK};
+use crate::cpu::state_io;
+use crate::session::{StateHeader, Rule, Session, KV_BLOCK};
 pub use clock::Clock;
 use pumex_cpu::attention::{Elements, Work};
 use pumex_cpu::threads::{self, Numa};
@@ -83,7 +83,7 @@ pub struct Fast<'a> {
     choices: Choices,
     /// Columns of a value, group by group.
     groups: Vec<f32>,
-    chosen: chosen::Room,
+    chosen: sparse_attention::SparseAttentionScratch,
     work: Work,
     /// Rates and decays of a scan, `[n, heads]` each.
     steps: [Vec<f32>; 2],
@@ -186,7 +186,7 @@ impl<'a> Fast<'a> {
             acts_of: None,
             choices: Choices::default(),
             groups: Vec::new(),
-            chosen: chosen::Room::default(),
+            chosen: sparse_attention::SparseAttentionScratch::default(),
             work: Work::default(),
             steps: Default::default(),
             spare: Spare::default(),
@@ -271,7 +271,7 @@ impl Runner for Fast<'_> {
             self.session.undo();
             return Err(error);
         }
-        self.session.started(rows);
+        self.session.note_step(rows);
         self.books.start(self.session.blocks(), rows);
         self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
         self.run(rows);
@@ -305,34 +305,34 @@ impl Runner for Fast<'_> {
         Ok(())
     }
 
-    fn held(&self, seq: u32) -> usize {
-        self.session.blocks().held(seq)
+    fn sequence_len(&self, seq: u32) -> usize {
+        self.session.blocks().sequence_len(seq)
     }
 
     fn state_layout(&self) -> String {
-        kept::fast_layout(&self.plan, &self.state.caches)
+        state_io::fast_layout(&self.plan, &self.state.caches)
     }
 
     fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
         let blocks = self.session.blocks();
-        kept::written(blocks.kept(seq).write(to))?;
+        state_io::write_error(blocks.state_header(seq).write(to))?;
         for cache in self.state.caches.iter_mut().flatten() {
-            blocks.kept_blocks(0, seq).iter().try_for_each(|block| kept::written(to.write_all(cache.block(*block))))?;
+            blocks.saved_blocks(0, seq).iter().try_for_each(|block| state_io::write_error(to.write_all(cache.block(*block))))?;
         }
-        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+        state_io::save_states(&mut self.states, self.plan.layers.len(), seq, to)
     }
 
     fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.session.forget(seq, 0);
-        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        let known = state_io::read(StateHeader::read(self.session.blocks().stores(), from))?;
         self.session.adopt(seq, &known)?;
         let blocks = self.session.blocks();
         let mut caches = self.state.caches.iter_mut().flatten();
         let read = caches.try_for_each(|cache| {
-            blocks.kept_blocks(0, seq).iter().try_for_each(|block| kept::read(from.read_exact(cache.block(*block))))
+            blocks.saved_blocks(0, seq).iter().try_for_each(|block| state_io::read(from.read_exact(cache.block(*block))))
         });
         let layers = self.plan.layers.len();
-        let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        let read = read.and_then(|()| state_io::restore_states(&mut self.states, layers, seq, from));
         if read.is_err() {
             self.forget(seq, 0);
         }
@@ -340,15 +340,15 @@ impl Runner for Fast<'_> {
     }
 
     fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
-        kept::written(self.session.blocks().kept(seq).write(to))?;
-        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+        state_io::write_error(self.session.blocks().state_header(seq).write(to))?;
+        state_io::save_states(&mut self.states, self.plan.layers.len(), seq, to)
     }
 
     fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.session.forget(seq, 0);
-        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        let known = state_io::read(StateHeader::read(self.session.blocks().stores(), from))?;
         self.session.adopt_beside(beside, seq, &known)?;
-        let read = kept::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
+        let read = state_io::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
         if read.is_err() {
             self.forget(seq, 0);
         }
@@ -360,7 +360,7 @@ impl Runner for Fast<'_> {
     }
 
     fn blocks_needed(&self, rows: &[Row]) -> usize {
-        self.session.blocks().needed(0, rows)
+        self.session.blocks().blocks_needed(0, rows)
     }
 
     fn collect_importance(&mut self) -> Result<()> {

@@ -6,10 +6,10 @@ mod recurrent;
 mod routing;
 mod streams;
 
-pub use map::gated;
+pub use map::apply_gate;
 pub use recurrent::{soft_decay, soft_rate};
 
-use super::books::Books;
+use super::bookkeeping::Books;
 use pumex_plan::{Cols, General, Plan, Val, Weight};
 use pumex_step::Row;
 use std::borrow::Cow;

@@ -177,7 +177,7 @@ impl Scores<'_> {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
         let seen: Vec<usize> = match self.list {
-            Some(list) => Chosen::listed(list).collect(),
+            Some(list) => Chosen::listed_positions(list).collect(),
             None => (self.seen.0..self.seen.1 + 1).collect(),
         };
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {

@@ -1,7 +1,7 @@
 //! Products of encoders of pictures and sounds, by the CPU's kernels for floats.
 
 use super::fast::{Settings, Threads};
-use pumex_cpu::{Acts, Cpu, Input, Matrix, Part, Shape};
+use pumex_cpu::{Acts, Cpu, Input, Matrix, ScaledMatrix, Shape};
 use pumex_media::interpret::Products;
 use pumex_quant::FormatId;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Products for EncoderProducts {
     fn multiply(&self, (format, bytes): (FormatId, &[u8]), [n, m, k]: [usize; 3], x: &[f32], out: &mut [f32]) {
         let shape = Shape { parts: 1, rows: m, cols: k };
         let matrix = Matrix::new((&self.cpu.pool, self.cpu.isa), format.format(), shape, bytes, false);
-        let part = Part { matrix: &matrix, scale: 1.0, bias: None };
+        let part = ScaledMatrix { matrix: &matrix, scale: 1.0, bias: None };
         self.cpu.multiply(&[part], &Input { floats: x, acts: &self.none }, n, false, (0, m), out);
     }
 }

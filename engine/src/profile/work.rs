@@ -72,7 +72,7 @@ pub fn works(plan: &Plan, ran: &[usize], step: Step, stored: &dyn Fn(Weight) -> 
             Op::Route { router: None, .. } => layer,
             _ => tensors.first().and_then(|name| name.strip_prefix("blk.")?.split('.').next()?.parse().ok()),
         };
-        let op_name = format!("{}{}", looker.merged(op), looker.label(op));
+        let op_name = format!("{}{}", looker.merged_op_name(op), looker.label(op));
         let matrices = looker.matrices(op);
         let quantized = !matrices.is_empty() && matrices.iter().all(|w| plan.weights[w.0].format.block_len > 1);
         let (types, flops) = (looker.types(op), looker.flops(op));
@@ -196,7 +196,7 @@ impl Looker<'_> {
                     part = reached(&e.top_k);
                 }
                 let reads = g.reads().into_iter().map(|a| if let Access::Value(v) = a { self.value(v) } else { 0 });
-                reads.sum::<u64>() + self.value(g.out())
+                reads.sum::<u64>() + self.value(g.output())
             }
             Op::Sample { logits } => self.value(*logits) + 4,
         };
@@ -208,7 +208,7 @@ impl Looker<'_> {
     }
 
     /// What the op does for others, as `norm+`, `rope+` in front of its name.
-    fn merged(&self, op: &Op) -> String {
+    fn merged_op_name(&self, op: &Op) -> String {
         let norm = if norm_of(op).is_some() { "norm+" } else { "" };
         match op {
             Op::Attend { rope: Some(r), .. } if r.q_norm.is_some() => "norm+rope+".into(),

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{media, Kept, Placed, Pool, Rule, Span, Table};
+use super::{media, StateHeader, PlacedMedium, Pool, Rule, Span, Table};
 use pumex_gguf::{Error, Result};
 use pumex_step::Row;
 
@@ -44,7 +44,7 @@ enum Change {
     /// The sequence got its source.
     Source { seq: usize },
     /// The sequence had so many of its media, and lost these.
-    Media { seq: usize, had: usize, lost: Vec<Placed> },
+    Media { seq: usize, had: usize, lost: Vec<PlacedMedium> },
 }
 
 /// The books of all sequences.
@@ -56,7 +56,7 @@ pub struct Blocks {
     /// Of which so many, the first ones, are those of its source.
     source: Vec<usize>,
     /// By sequence, its media in order.
-    media: Vec<Vec<Placed>>,
+    media: Vec<Vec<PlacedMedium>>,
     /// What the last admission changed, in order.
     changes: Vec<Change>,
     copies: Vec<BlockCopy>,
@@ -115,7 +115,7 @@ impl Blocks {
     }
 
     /// Positions that a sequence holds.
-    pub fn held(&self, seq: u32) -> usize {
+    pub fn sequence_len(&self, seq: u32) -> usize {
         self.held.get(seq as usize).copied().unwrap_or(0)
     }
 
@@ -125,7 +125,7 @@ impl Blocks {
     }
 
     /// Media of a sequence, in order; of the last one, not all rows may be there.
-    pub fn media(&self, seq: u32) -> &[Placed] {
+    pub fn media(&self, seq: u32) -> &[PlacedMedium] {
         self.media.get(seq as usize).map_or(&[], Vec::as_slice)
     }
 
@@ -187,7 +187,7 @@ impl Blocks {
             let Some(medium) = row.medium.as_ref().filter(|medium| medium.index == 0) else { continue };
             let (seq, media) = (row.seq as usize, &mut self.media[row.seq as usize]);
             self.changes.push(Change::Media { seq, had: media.len(), lost: Vec::new() });
-            media.push(Placed::of(medium, row.pos));
+            media.push(PlacedMedium::of(medium, row.pos));
         }
     }
 
@@ -230,16 +230,16 @@ impl Blocks {
     }
 
     /// Blocks that admission of these rows would take of a store, those of copies on write included.
-    pub fn needed(&self, store: usize, rows: &[Row]) -> usize {
+    pub fn blocks_needed(&self, store: usize, rows: &[Row]) -> usize {
         let mut spans = Spans::new(self.held.len());
         spans.set(rows);
         let (store, mut copied) = (&self.stores[store], Vec::new());
         let mut count = 0;
         for span in &spans.spans {
             let table = &store.tables[span.seq];
-            let (held, passed) = (self.held[span.seq], store.rule.kept_from(span.from).max(table.first));
+            let (held, passed) = (self.held[span.seq], store.rule.first_retained_block(span.from).max(table.first));
             let mut taken = store.rule.end_of(held.max(span.to)).saturating_sub(table.end());
-            for at in store.rule.written(*span).filter(|at| (passed..table.end()).contains(at)) {
+            for at in store.rule.written_blocks(*span).filter(|at| (passed..table.end()).contains(at)) {
                 let block = table.blocks[at - table.first];
                 // Of all holders that write, the last one keeps the block.
                 let before = copied.iter().filter(|b| **b == block).count();
@@ -331,20 +331,20 @@ impl Blocks {
     }
 
     /// What there is to save of a sequence: of windows no more than rows from here on may read.
-    pub fn kept(&self, seq: u32) -> Kept {
-        let first = (0..self.stores.len()).map(|store| self.kept_from(store, seq)).collect();
-        Kept { held: self.held(seq), source: self.source(seq), first, media: self.media(seq).to_vec() }
+    pub fn state_header(&self, seq: u32) -> StateHeader {
+        let first = (0..self.stores.len()).map(|store| self.first_saved_block(store, seq)).collect();
+        StateHeader { held: self.sequence_len(seq), source: self.source(seq), first, media: self.media(seq).to_vec() }
     }
 
-    /// The blocks of a store that [`Blocks::kept`] means.
-    pub fn kept_blocks(&self, store: usize, seq: u32) -> &[u32] {
+    /// The blocks of a store that [`Blocks::state_header`] means.
+    pub fn saved_blocks(&self, store: usize, seq: u32) -> &[u32] {
         let tables = &self.stores[store].tables;
-        tables.get(seq as usize).map_or(&[], |table| &table.blocks[self.kept_from(store, seq) - table.first..])
+        tables.get(seq as usize).map_or(&[], |table| &table.blocks[self.first_saved_block(store, seq) - table.first..])
     }
 
-    fn kept_from(&self, store: usize, seq: u32) -> usize {
+    fn first_saved_block(&self, store: usize, seq: u32) -> usize {
         let Some(table) = self.stores[store].tables.get(seq as usize) else { return 0 };
-        self.stores[store].rule.kept_from(self.held(seq)).clamp(table.first, table.end())
+        self.stores[store].rule.first_retained_block(self.sequence_len(seq)).clamp(table.first, table.end())
     }
 
     /// Whether sequences that begin alike hold the same blocks of a store for what is alike.
@@ -356,7 +356,7 @@ impl Blocks {
     ///
     /// # Errors
     /// No such sequence, blocks that cannot be, too few free ones.
-    pub fn adopt(&mut self, seq: u32, kept: &Kept) -> Result<()> {
+    pub fn adopt(&mut self, seq: u32, kept: &StateHeader) -> Result<()> {
         self.adopt_all(seq, kept, None)
     }
 
@@ -365,9 +365,9 @@ impl Blocks {
     ///
     /// # Errors
     /// As [`Blocks::adopt`]; another source, more positions than `beside` has.
-    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &Kept) -> Result<()> {
-        if beside == seq || kept.held > self.held(beside) || kept.source != self.source(beside) {
-            let (most, Kept { held, source, .. }) = (self.held(beside), kept);
+    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &StateHeader) -> Result<()> {
+        if beside == seq || kept.held > self.sequence_len(beside) || kept.source != self.source(beside) {
+            let (most, StateHeader { held, source, .. }) = (self.sequence_len(beside), kept);
             self.forget(seq, 0);
             return Err(Error::Request(format!(
                 "sequence {seq}: expected a beginning of sequence {beside}, of at most {most} positions, found {held}, {source} of a source"
@@ -376,20 +376,20 @@ impl Blocks {
         self.adopt_all(seq, kept, Some(beside as usize))
     }
 
-    fn adopt_all(&mut self, seq: u32, kept: &Kept, beside: Option<usize>) -> Result<()> {
+    fn adopt_all(&mut self, seq: u32, kept: &StateHeader, beside: Option<usize>) -> Result<()> {
         self.forget(seq, 0);
-        let Kept { held, source, first, media } = kept;
+        let StateHeader { held, source, first, media } = kept;
         let bad = |what: String| Err(Error::Request(format!("sequence {seq}: {what}")));
         if seq as usize >= self.held.len() {
             return bad(format!("expected one below {}", self.held.len()));
         }
         // What a row behind them reads is there, and no more of a window than there is room for.
         let fits = |(store, first): (&Store, &usize)| {
-            let needed = store.rule.needed_from(*held).min(store.rule.end_of(*held));
-            (store.rule.kept_from(*held).min(needed)..=needed).contains(first)
+            let needed = store.rule.first_needed_block(*held).min(store.rule.end_of(*held));
+            (store.rule.first_retained_block(*held).min(needed)..=needed).contains(first)
         };
         let in_order = media.windows(2).all(|two| two[0].at.saturating_add(two[0].n) <= two[1].at);
-        let are_media = |placed: &Placed| placed.at < *held && placed.n > 0 && placed.n_pos > 0;
+        let are_media = |placed: &PlacedMedium| placed.at < *held && placed.n > 0 && placed.n_pos > 0;
         if !in_order || !media.iter().all(are_media) {
             return bad(format!("expected media that lie behind each other in {held} positions, found {media:?}"));
         }
@@ -462,7 +462,7 @@ impl Blocks {
     /// Lets go of the blocks that the rule does not keep from the step on.
     fn pass(&mut self, i: usize, span: Span) {
         let (Store { rule, pool, tables }, seq) = (&mut self.stores[i], span.seq);
-        let (kept, table) = (rule.kept_from(span.from), &mut tables[seq]);
+        let (kept, table) = (rule.first_retained_block(span.from), &mut tables[seq]);
         while table.first < kept && !table.blocks.is_empty() {
             let block = table.blocks.remove(0);
             table.first += 1;
@@ -475,7 +475,7 @@ impl Blocks {
     fn copy_shared(&mut self, i: usize, span: Span) -> Result<()> {
         let (seq, table) = (span.seq, &self.stores[i].tables[span.seq]);
         let (first, end) = (table.first, table.end());
-        for at in self.stores[i].rule.written(span).filter(|at| (first..end).contains(at)) {
+        for at in self.stores[i].rule.written_blocks(span).filter(|at| (first..end).contains(at)) {
             let at = at - first;
             let old = self.stores[i].tables[seq].blocks[at];
             if self.stores[i].pool.holders(old) > 1 {

@@ -70,7 +70,7 @@ impl<T> Steps<T> {
     }
 
     /// Steps started so far.
-    pub fn started(&self) -> u64 {
+    pub fn started_count(&self) -> u64 {
         self.started
     }
 }
@@ -89,7 +89,7 @@ mod tests {
         assert!(steps.next_slot().unwrap_err().to_string().contains("expected below 2, found 2"));
         assert!(steps.oldest(b).unwrap_err().to_string().contains("expected the oldest"));
         assert_eq!(steps.oldest(a).ok(), Some(&'a'));
-        assert_eq!((steps.pop(), steps.next_slot().unwrap(), steps.started()), (Some('a'), 0, 2));
+        assert_eq!((steps.pop(), steps.next_slot().unwrap(), steps.started_count()), (Some('a'), 0, 2));
         assert!(steps.oldest(a).is_err(), "read once");
     }
 }

@@ -58,7 +58,7 @@ pub fn sum_of(bytes: &[u8]) -> u64 {
 }
 
 /// Sum of the first `len` bytes.
-pub fn summed(file: &mut dyn Read, len: u64) -> std::io::Result<u64> {
+pub fn sum_of_file(file: &mut dyn Read, len: u64) -> std::io::Result<u64> {
     let (mut sum, mut left, mut piece) = (Sum::new(), len, vec![0; 1 << 20]);
     while left > 0 {
         let part = &mut piece[..left.min(1 << 20) as usize];

@@ -9,7 +9,7 @@ pub const MOST: usize = 8;
 /// The whole of a reply behind `<|start|>assistant`. The text of reasoning and the `<|end|>` behind it are not in it: who follows the
 /// reply leaves them out.
 pub fn reply(w: &mut Writer, choice: &ToolChoice) -> String {
-    let thought = thought(w);
+    let thought = write_reasoning(w);
     let said = w.text(None, "<|end|>");
     let said =
         w.rule(&format!("{} {said} {}", w.mark("<|channel|>commentary<|message|>"), w.mark("<|start|>assistant")));
@@ -27,7 +27,7 @@ pub fn reply(w: &mut Writer, choice: &ToolChoice) -> String {
 }
 
 /// A message of reasoning without its text, and the head of the next message.
-pub fn thought(w: &mut Writer) -> String {
+pub fn write_reasoning(w: &mut Writer) -> String {
     w.rule(&format!("{} {}", w.mark("<|channel|>analysis<|message|>"), w.mark("<|start|>assistant")))
 }
 

@@ -1,6 +1,6 @@
 //! Values of a schema in notations that are not JSON.
 
-use super::writer::{is_text, listed, pattern, properties, regex, Writer};
+use super::writer::{is_text, schema_enum, pattern, properties, regex, Writer};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -122,7 +122,7 @@ impl<'w, 'v> Values<'w, 'v> {
 
     fn string(&mut self, schema: &Value, close: &str) -> String {
         let end = self.w.mark(close);
-        if let Some(all) = listed(schema) {
+        if let Some(all) = schema_enum(schema) {
             let all: Vec<String> = all.iter().map(|text| self.literal(&json!(text))).collect();
             return format!("( {} ) {end}", all.join(" | "));
         }

@@ -1,6 +1,6 @@
 //! Rules under way, and the marks, texts and JSON values in them.
 
-use crate::{source::spaced, Vocabulary};
+use crate::{source::bound_whitespace, Vocabulary};
 use serde_json::{json, Value};
 use std::fmt::Write;
 
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
 
     /// JSON of a schema.
     pub fn value(&mut self, schema: &Value) -> String {
-        self.rule(&format!("%json {}", spaced(schema.clone())))
+        self.rule(&format!("%json {}", bound_whitespace(schema.clone())))
     }
 
     /// JSON of a part of a schema, whose references are to the whole.
@@ -169,7 +169,7 @@ pub fn is_text(schema: &Value) -> bool {
 }
 
 /// The strings that a schema lists, if it does.
-pub fn listed(schema: &Value) -> Option<Vec<&str>> {
+pub fn schema_enum(schema: &Value) -> Option<Vec<&str>> {
     match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
         (Some(value), _) => Some(value.as_str().into_iter().collect()),
         (None, Some(all)) => Some(all.iter().filter_map(Value::as_str).collect()),

@@ -1,7 +1,7 @@
 //! Rules and lexemes as text in Lark.
 
 use super::lexemes::Lexemes;
-use super::{Expr, Kind, Rules};
+use super::{Expr, ItemKind, Rules};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -35,15 +35,15 @@ impl Writer<'_> {
             return if lexeme.optional { format!("T{id}?") } else { format!("T{id}") };
         }
         let body = match &expr.kind {
-            Kind::Chars(class) => format!("/{}/", super::lexemes::class_regex(&self.rules.classes[*class])),
-            Kind::Token { id, not: false } => return format!("<[{id}]>"),
-            Kind::Token { id, not: true } => return format!("<[^{id}]>"),
-            Kind::Rule(rule) => return format!("r{rule}"),
-            Kind::Seq(parts) if parts.is_empty() => return "\"\"".to_string(),
-            Kind::Seq(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" "),
-            Kind::Alt(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" | "),
-            Kind::Repeat(_, _, Some(0)) => return "\"\"".to_string(),
-            Kind::Repeat(part, least, most) => {
+            ItemKind::Chars(class) => format!("/{}/", super::lexemes::class_regex(&self.rules.classes[*class])),
+            ItemKind::Token { id, not: false } => return format!("<[{id}]>"),
+            ItemKind::Token { id, not: true } => return format!("<[^{id}]>"),
+            ItemKind::Rule(rule) => return format!("r{rule}"),
+            ItemKind::Seq(parts) if parts.is_empty() => return "\"\"".to_string(),
+            ItemKind::Seq(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" "),
+            ItemKind::Alt(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" | "),
+            ItemKind::Repeat(_, _, Some(0)) => return "\"\"".to_string(),
+            ItemKind::Repeat(part, least, most) => {
                 let inner = self.item(part);
                 let _ = writeln!(self.out, "p{id}: {inner}");
                 match (least, most) {

@@ -1,7 +1,7 @@
 //! Names of ModelScope and of Ollama's registry, and what is done with what the cache has.
 
 use super::*;
-use pumex_hub::{fetch_projector, kept, remove, Removed, ASIDE};
+use pumex_hub::{fetch_projector, list_cached_models, remove, RemovedFiles, ASIDE};
 
 fn watched<T>(work: impl FnOnce(&mut Watch<'_>) -> T) -> T {
     work(&mut Watch { tell: &mut |_| (), stop: &AtomicBool::new(false) })
@@ -147,25 +147,25 @@ fn the_cache_lists_its_models_by_the_names_that_fetch_them() {
     });
     let (ollama, scope) = (registry(LAYERS), scope(&[("m-Q8_0.gguf", b"eight")]));
     let settings = Settings { ollama: ollama.url(), scope: scope.url(), ..settings(&folder, &hub) };
-    assert!(kept(&settings).is_empty());
+    assert!(list_cached_models(&settings).is_empty());
     for name in ["u/m:Q4_K_M", "u/m:F16", "modelscope:u/m", "ollama:llama:1b"] {
         watched(|w| fetch(&settings, name, None, w)).unwrap();
     }
     watched(|w| fetch_projector(&settings, "ollama:llama:1b", w)).unwrap();
-    let names = |settings: &Settings| kept(settings).into_iter().map(|k| (k.name, k.bytes)).collect::<Vec<_>>();
+    let names = |settings: &Settings| list_cached_models(settings).into_iter().map(|k| (k.name, k.bytes)).collect::<Vec<_>>();
     let one = |name: &str, bytes| (name.to_string(), bytes);
     let four = [one("modelscope:u/m:Q8_0", 5), one("ollama:llama:1b", 15), one("u/m:F16", 5), one("u/m:Q4_K_M", 5000)];
     assert_eq!(names(&settings), four);
     // Each name leads to its file without a network.
     let offline = Settings { offline: true, ..settings.clone() };
-    for kept in kept(&settings) {
+    for kept in list_cached_models(&settings) {
         assert_eq!(watched(|w| fetch(&offline, &kept.name, None, w)).unwrap(), kept.path);
     }
-    assert_eq!(remove(&settings, "u/m:Q4_K_M").unwrap(), Removed { files: 1, bytes: 5000 });
+    assert_eq!(remove(&settings, "u/m:Q4_K_M").unwrap(), RemovedFiles { files: 1, bytes: 5000 });
     assert!(!folder.blob(&all).exists());
     assert_eq!(names(&settings), four[..3]);
     assert!(remove(&settings, "u/m:Q4_K_M").unwrap_err().to_string().contains("expected a model in"));
-    assert_eq!(remove(&settings, "u/m").unwrap(), Removed { files: 1, bytes: 5 });
+    assert_eq!(remove(&settings, "u/m").unwrap(), RemovedFiles { files: 1, bytes: 5 });
     assert!(!folder.0.join("models--u--m").exists(), "nothing but GGUF files was there");
     assert!(remove(&settings, "ollama:llama:2b").is_err());
     assert_eq!(remove(&settings, "ollama:llama:1b").unwrap().files, 2);

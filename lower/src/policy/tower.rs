@@ -46,7 +46,7 @@ pub fn tower_attention(
 ) -> TowerAttention {
     // Every head by itself.
     let spec = AttentionSpec { v_dim: dv, ..AttentionSpec::causal(0, heads, heads, d) };
-    let by_matrices = by_matrices && caps.disabled(MATRICES).is_none();
+    let by_matrices = by_matrices && caps.disabled_reason(MATRICES).is_none();
     if let Some(staged) = by_matrices.then(|| staged_attention(caps, &spec)).flatten() {
         let StagedAttention { queries, span: keys, .. } = staged;
         return TowerAttention { kernel: MATRICES, queries, keys, staged: Some(staged) };

@@ -174,7 +174,7 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
 
 /// Kernels for attention: of few rows, each split over workgroups, or of many. `halves`: what is cached becomes halves.
 pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, held: Option<Held>) -> Vec<Variant> {
-    let off = |kernel: &str| caps.disabled(kernel).map(|why| format!("turned off: {why}"));
+    let off = |kernel: &str| caps.disabled_reason(kernel).map(|why| format!("turned off: {why}"));
     let set_by_threads = || match held {
         _ if spec.chosen.is_some() => Some("rows attend to the positions that an indexer chooses".into()),
         _ if caps.matrix_n.is_empty() => matrix::refusal(caps, pumex_quant::FormatId::F16.format(), 16),

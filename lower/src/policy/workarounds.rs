@@ -60,7 +60,7 @@ pub(super) fn applied(mut caps: Caps) -> Caps {
             Avoids::Kernels(kernels) => {
                 let disabled = |kernel: &&str| Disabled { kernel: (*kernel).into(), why: workaround.name.into() };
                 caps.disabled
-                    .extend(kernels.iter().filter(|k| caps.disabled(k).is_none()).map(disabled).collect::<Vec<_>>());
+                    .extend(kernels.iter().filter(|k| caps.disabled_reason(k).is_none()).map(disabled).collect::<Vec<_>>());
             }
             Avoids::Subgroups => caps.subgroup_arithmetic = false,
         }
@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(names(&caps), expected, "{name}");
         }
         let turing = devices::find("geforce_rtx_2080").unwrap();
-        assert!(turing.disabled("attn_flash").is_some() && turing.disabled("gemm_mat").is_none());
+        assert!(turing.disabled_reason("attn_flash").is_some() && turing.disabled_reason("gemm_mat").is_none());
         let again = applied(turing.clone());
         assert_eq!(again, turing, "what is known is not added again");
         for subgroup_size in [32, 64] {

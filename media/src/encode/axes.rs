@@ -1,6 +1,6 @@
 //! MiniMax M3, Muse Glimmer and Step3-VL: rotations of parts of a head by column or row.
 
-use super::pieces::{cells, frequency, join_cells, join_channels, places, raster, sampled_square};
+use super::pieces::{cells, frequency, join_cells, join_channels, places, raster, sample_square_table};
 use super::pieces::{vision_angles, Sampling};
 use super::qwen::{window_spans, windows};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
@@ -52,7 +52,7 @@ pub(super) fn muse(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let ([w, h], merge) = (of.patches()?, of.keys.size_or("spatial_merge_size", 2)?);
     let width = of.clip.width;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", width, [w, h], Sampling::Linear)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", width, [w, h], Sampling::Linear)?;
     let x = b.add(x, positions)?;
     let len: usize = b.shape("v.position_embd.weight")?.iter().product();
     let (order, sizes) = windows([w, h], (len / width).isqrt().max(1));
@@ -81,7 +81,7 @@ pub(super) fn muse(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 pub(super) fn step3(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let mut grid = of.patches()?;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Antialias)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Antialias)?;
     let x = b.add(x, positions)?;
     let x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
     let mut vit = Vit::new(of.clip);

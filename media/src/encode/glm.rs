@@ -1,6 +1,6 @@
 //! The towers of GLM-4.1V and GLM-5V.
 
-use super::pieces::{cells, join_channels, places, sampled_square, vision_angles, Sampling};
+use super::pieces::{cells, join_channels, places, sample_square_table, vision_angles, Sampling};
 use super::vit::{embed_patches, norm_if, Turn, Vit};
 use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val};
@@ -16,7 +16,7 @@ pub(super) fn glm(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let order = cells(grid, merge)?;
     let x = embed_patches(b, of)?;
     let x = norm_if(b, NormKind::Rms, x, "v.norm_embd", clip.eps)?;
-    let positions = sampled_square(b, "v.position_embd.weight", clip.width, grid, Sampling::Cubic)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", clip.width, grid, Sampling::Cubic)?;
     let x = b.add(x, positions)?;
     let x = b.reorder(x, &order)?;
     let mut vit = Vit { norm: NormKind::Rms, ..Vit::new(clip) };
@@ -33,6 +33,6 @@ pub(super) fn glm(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = b.norm(NormKind::Layer, x, "mm.post_norm", 1e-5)?;
     let x = b.act(Act::GeluErf, x)?;
     let (gate, up) = (b.linear(x, "mm.gate")?, b.linear(x, "mm.up")?);
-    let x = Vit { act: Act::Silu, ..vit }.gated(b, gate, up)?;
+    let x = Vit { act: Act::Silu, ..vit }.gate_activation(b, gate, up)?;
     b.linear(x, "mm.down")
 }

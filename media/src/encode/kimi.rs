@@ -1,6 +1,6 @@
 //! The towers of Kimi-VL and Kimi K2.5.
 
-use super::pieces::{frequency, places, raster, sample, sampled_square, unshuffle, Sampling};
+use super::pieces::{frequency, places, raster, sample, sample_square_table, unshuffle, Sampling};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val};
@@ -12,7 +12,7 @@ const THETA: f32 = 10_000.0;
 /// Kimi-VL: a square table of positions, a row for each.
 pub(super) fn vl(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, of.patches()?, Sampling::Antialias)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, of.patches()?, Sampling::Antialias)?;
     let x = b.add(x, positions)?;
     rest(b, of, x, 1e-5)
 }

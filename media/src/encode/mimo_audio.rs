@@ -19,7 +19,7 @@ pub(super) fn mimo(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     local(b, of, x)
 }
 
-fn turned(of: &Context<'_>, positions: impl Iterator<Item = usize>, theta: f32) -> Vit {
+fn rotation_rows(of: &Context<'_>, positions: impl Iterator<Item = usize>, theta: f32) -> Vit {
     let dims = of.clip.head_dim;
     let turn = Turn { columns: (0, dims), pairs: Pairs::Halves, angles: angles(positions, dims, theta) };
     Vit { act: Act::GeluErf, turns: vec![turn], ..Vit::new(of.clip) }
@@ -47,7 +47,7 @@ fn tower(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
         b.spans((0..rows).map(span).collect())
     };
     let (all, near) = (seen(rows), seen(window));
-    let vit = turned(of, 0..rows, THETAS[0]);
+    let vit = rotation_rows(of, 0..rows, THETAS[0]);
     let mut again = x;
     for (index, mode) in pattern.iter().enumerate() {
         let spans = Some(if *mode == -1 { all } else { near });
@@ -121,7 +121,7 @@ fn local(b: &mut Builder<'_>, of: &Context<'_>, x: Val) -> Result<Val> {
         blocks: "mm.a.local_blk".into(),
         norm: NormKind::Rms,
         act: Act::Silu,
-        ..turned(of, (0..rows).map(|row| row % each), THETAS[1])
+        ..rotation_rows(of, (0..rows).map(|row| row % each), THETAS[1])
     };
     for index in 0..count {
         x = vit.block(b, x, index, Some(spans))?;

@@ -77,7 +77,7 @@ pub(super) fn resampler(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 }
 
 /// Version 4.6: cells of 2 x 2 patches are merged at the end, and with a factor of 4 also behind one of the blocks.
-pub(super) fn merged(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
+pub(super) fn build_merged(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let [w, h] = of.patches()?;
     let factor = of.keys.size_or("projector.scale_factor", 4)?;
     let vit = tower(of);

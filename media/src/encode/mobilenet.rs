@@ -79,7 +79,7 @@ fn edge(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<Map>
     residual(b, y, x)
 }
 
-fn inverted(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<Map> {
+fn inverted_residual(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<Map> {
     let name = |part: &str| format!("{prefix}.{part}");
     let has = |b: &Builder<'_>, part: &str| b.has(&format!("{prefix}.{part}.conv.weight"));
     let mut y = x;
@@ -106,7 +106,7 @@ fn inverted(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<
 }
 
 /// Keys or values: from a smaller picture if the file has a convolution for it.
-fn narrowed(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Val> {
+fn project_narrow(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Val> {
     let mut y = x;
     if b.has(&format!("{prefix}.down_conv.weight")) {
         y = depthwise(b, x, &format!("{prefix}.down_conv"), 2)?;
@@ -120,8 +120,8 @@ fn attention(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Map> {
     let name = |part: &str| format!("{prefix}.{part}");
     let normed = norm(b, x, &name("norm"))?;
     let q = b.linear(normed.val, &name("attn.query.proj"))?;
-    let k = narrowed(b, normed, &name("attn.key"))?;
-    let v = narrowed(b, normed, &name("attn.value"))?;
+    let k = project_narrow(b, normed, &name("attn.key"))?;
+    let v = project_narrow(b, normed, &name("attn.value"))?;
     let dim = b.cols(k);
     let heads = b.cols(q) / dim;
     let rules = Attention { heads, kv_heads: 1, scale: 1.0 / (dim as f32).sqrt(), ..Attention::default() };
@@ -156,7 +156,7 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
             } else if has("attn.query.proj") {
                 attention(b, x, &prefix)?
             } else if has("dw_start.conv") || has("pw_exp.conv") {
-                inverted(b, x, &prefix, stride)?
+                inverted_residual(b, x, &prefix, stride)?
             } else {
                 break;
             };

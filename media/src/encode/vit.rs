@@ -91,15 +91,15 @@ impl Vit {
         let name = |part: &str| format!("{}.{index}.{part}", self.blocks);
         let normed = b.norm(self.norm, x, &name("ln1"), self.eps)?;
         let attended = self.attention(b, normed, index, rules)?;
-        let attended = self.scaled(b, attended, &name("ls1"))?;
+        let attended = self.scale_by_tensor(b, attended, &name("ls1"))?;
         let attended = self.post(b, attended, &name("attn_post_norm"))?;
         let x = b.add(x, attended)?;
         let normed = b.norm(self.norm, x, &name("ln2"), self.eps)?;
         let fed = self.feed(b, normed, &format!("{}.{index}", self.blocks))?;
-        let fed = self.scaled(b, fed, &name("ls2"))?;
+        let fed = self.scale_by_tensor(b, fed, &name("ls2"))?;
         let fed = self.post(b, fed, &name("ffn_post_norm"))?;
         let x = b.add(x, fed)?;
-        self.scaled(b, x, &name("out_scale"))
+        self.scale_by_tensor(b, x, &name("out_scale"))
     }
 
     /// Blocks `0..count`, all rows seeing each other.
@@ -184,7 +184,7 @@ impl Vit {
         Ok(b.all(normed))
     }
 
-    fn scaled(&self, b: &mut Builder<'_>, x: Val, name: &str) -> Result<Val> {
+    fn scale_by_tensor(&self, b: &mut Builder<'_>, x: Val, name: &str) -> Result<Val> {
         let name = format!("{name}.weight");
         if !b.has(&name) {
             return Ok(x);
@@ -211,7 +211,7 @@ impl Vit {
         let fed = b.linear(x, &name(up))?;
         let fed = if b.has(&name("ffn_gate.weight")) {
             let gate = b.linear(x, &name("ffn_gate"))?;
-            self.gated(b, gate, fed)?
+            self.gate_activation(b, gate, fed)?
         } else {
             b.act(self.act, fed)?
         };
@@ -222,7 +222,7 @@ impl Vit {
     ///
     /// # Errors
     /// Different shapes.
-    pub fn gated(&self, b: &mut Builder<'_>, gate: Val, up: Val) -> Result<Val> {
+    pub fn gate_activation(&self, b: &mut Builder<'_>, gate: Val, up: Val) -> Result<Val> {
         match self.clamp {
             None => b.gate(self.act, gate, up),
             Some(c) => {

@@ -1,6 +1,6 @@
 //! What ops do with a row.
 
-use super::Repeated;
+use super::RepeatedRows;
 use crate::graph::{Act, NormKind, Pairs, Window};
 
 /// Σ a * b, in sixteen sums.
@@ -56,7 +56,7 @@ pub fn norm(kind: NormKind, x: &mut [f32], groups: usize, (weight, bias): (Optio
 }
 
 /// Each column's length, by the mean length.
-pub fn global_response(x: &Repeated<'_>, eps: f32) -> Vec<f32> {
+pub fn global_response(x: &RepeatedRows<'_>, eps: f32) -> Vec<f32> {
     let mut lengths = vec![0.0f64; x.cols];
     for row in x.numbers.chunks_exact(x.cols) {
         lengths.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
@@ -77,7 +77,7 @@ fn under(w: &Window, i: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
 }
 
 /// What the window sees at place `i`.
-pub fn unfold(x: &Repeated<'_>, w: &Window, i: usize, out: &mut [f32]) {
+pub fn unfold(x: &RepeatedRows<'_>, w: &Window, i: usize, out: &mut [f32]) {
     let len = w.kernel[0] * w.kernel[1];
     for (k, row) in under(w, i) {
         let pixel = &x.numbers[row * x.cols..][..x.cols];
@@ -86,7 +86,7 @@ pub fn unfold(x: &Repeated<'_>, w: &Window, i: usize, out: &mut [f32]) {
 }
 
 /// A convolution of each channel at place `i`.
-pub fn depthwise(x: &Repeated<'_>, w: &Window, (weight, bias): (&[f32], Option<&[f32]>), i: usize, out: &mut [f32]) {
+pub fn depthwise(x: &RepeatedRows<'_>, w: &Window, (weight, bias): (&[f32], Option<&[f32]>), i: usize, out: &mut [f32]) {
     let len = w.kernel[0] * w.kernel[1];
     if let Some(bias) = bias {
         out.copy_from_slice(bias);

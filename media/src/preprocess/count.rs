@@ -41,7 +41,7 @@ impl Setting<'_> {
             Count::Block => input.lead_pad + block_rows([up(input.width), up(input.height)]),
             Count::Unpadded => {
                 let side = self.query_side * (columns / self.window_side);
-                let [w, h] = tiles::unpadded(input.tiles.map(|n| n * side), input.original);
+                let [w, h] = tiles::unpadded_cells(input.tiles.map(|n| n * side), input.original);
                 side * side + h * (w + 1)
             }
         };

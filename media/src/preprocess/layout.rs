@@ -42,7 +42,7 @@ fn cut(picture: &Picture, grid: [usize; 2]) -> Result<Vec<Picture>> {
     (0..grid[0] * grid[1]).map(|i| crop(picture, i % grid[0] * w, i / grid[0] * h, w, h)).collect()
 }
 
-fn tiled(overview: Picture, refined: &Picture, grid: [usize; 2]) -> Result<Drafts> {
+fn tile_drafts(overview: Picture, refined: &Picture, grid: [usize; 2]) -> Result<Drafts> {
     let tiles = cut(refined, grid)?.into_iter().map(Draft::from).collect();
     Ok(Drafts::Tiled { overview: overview.into(), tiles, columns: grid[0] })
 }
@@ -91,7 +91,7 @@ impl Setting<'_> {
                     return Ok(Drafts::One(overview.into()));
                 }
                 let grid = tiles::ratio_grid(size, 2, 10, TILE);
-                tiled(overview, &fit(picture, grid.map(|n| n * TILE), filter, Fit::Ceil, [0; 3])?, grid)
+                tile_drafts(overview, &fit(picture, grid.map(|n| n * TILE), filter, Fit::Ceil, [0; 3])?, grid)
             }
             Layout::Multiples => self.multiples(picture),
             Layout::Windows => self.windows(picture),
@@ -111,7 +111,7 @@ impl Setting<'_> {
                 Ok(Drafts::Tiled { overview, tiles: tiles.into_iter().map(Draft::from).collect(), columns })
             }
             Layout::Stack => {
-                let (refined, grid) = self.refined(picture, &self.pinpoints)?;
+                let (refined, grid) = self.fit_best_grid(picture, &self.pinpoints)?;
                 let mut all = vec![resize(picture, square[0], square[1], filter)?];
                 all.extend(cut(&refined, grid)?);
                 Ok(Drafts::One(Draft { tiles: grid, ..Draft::from(stack(&all)?) }))
@@ -120,7 +120,7 @@ impl Setting<'_> {
     }
 
     /// A picture fitted into the best of `candidates`, and its grid of squares of `image_size`.
-    fn refined(&self, picture: &Picture, candidates: &[[usize; 2]]) -> Result<(Picture, [usize; 2])> {
+    fn fit_best_grid(&self, picture: &Picture, candidates: &[[usize; 2]]) -> Result<(Picture, [usize; 2])> {
         let size = [picture.width(), picture.height()];
         let best = tiles::best_pinpoint(size, candidates).ok_or_else(|| {
             Error::Key(
@@ -137,8 +137,8 @@ impl Setting<'_> {
         if picture.width() <= side && picture.height() <= side {
             return Ok(alone(overview));
         }
-        let (refined, grid) = self.refined(picture, candidates)?;
-        tiled(overview, &refined, grid)
+        let (refined, grid) = self.fit_best_grid(picture, candidates)?;
+        tile_drafts(overview, &refined, grid)
     }
 
     fn slices(&self, picture: &Picture) -> Result<Drafts> {
@@ -155,8 +155,8 @@ impl Setting<'_> {
         }
         let overview = stretched(tiles::about_square(size, side, unit, false))?;
         let grid = tiles::slice_grid(size, side);
-        let refined = fit(picture, tiles::sliced(size, grid, side, unit), Filter::Bicubic, Fit::Ceil, [0; 3])?;
-        tiled(overview, &refined, grid)
+        let refined = fit(picture, tiles::slice_size(size, grid, side, unit), Filter::Bicubic, Fit::Ceil, [0; 3])?;
+        tile_drafts(overview, &refined, grid)
     }
 
     fn multiples(&self, picture: &Picture) -> Result<Drafts> {
@@ -168,11 +168,11 @@ impl Setting<'_> {
             check_size(grid[0] * side, grid[1] * side)?;
             let first = resize(picture, first[0], first[1], filter)?;
             let refined = resize(&first, grid[0] * side, grid[1] * side, filter)?;
-            return tiled(resize(&refined, side, side, filter)?, &refined, grid);
+            return tile_drafts(resize(&refined, side, side, filter)?, &refined, grid);
         }
         let sides = sizes::near_own(size, side, self.bounds, self.longest.unwrap_or(0));
         let refined = fit(picture, sides, Filter::Bicubic, Fit::Ceil, [0; 3])?;
-        tiled(resize(picture, side, side, Filter::Bicubic)?, &refined, sides.map(|n| n / side))
+        tile_drafts(resize(picture, side, side, Filter::Bicubic)?, &refined, sides.map(|n| n / side))
     }
 
     fn windows(&self, picture: &Picture) -> Result<Drafts> {

@@ -123,7 +123,7 @@ impl<'a> Setting<'a> {
 
     /// Bounds of a projector whose rows stand in a block: its least pixels are the file's, its most rows a user's or 384.
     fn set_block(&mut self, clip: &Clip, options: &Options) -> Result<()> {
-        let [min, max] = asked(options)?;
+        let [min, max] = user_limits(options)?;
         let area = self.unit * self.unit;
         let least = clip.min_pixels.ok_or_else(|| key("image_min_pixels", "a number of pixels", "no such key"))?;
         self.block = max.map_or(384, |n| n.max(16));
@@ -190,7 +190,7 @@ fn pinpoints(keys: &Keys, image_size: usize) -> Result<Vec<[usize; 2]>> {
 }
 
 /// What a user asks for.
-fn asked(options: &Options) -> Result<[Option<usize>; 2]> {
+fn user_limits(options: &Options) -> Result<[Option<usize>; 2]> {
     let asked = [options.image_min_tokens, options.image_max_tokens];
     match asked.iter().flatten().find(|n| !(1..=MOST_TOKENS).contains(*n)) {
         Some(n) => Err(Error::Medium(format!("picture: expected 1 to {MOST_TOKENS} tokens, found {n} asked for"))),
@@ -213,7 +213,7 @@ fn bounds(projector: &Projector, clip: &Clip, area: usize, options: &Options) ->
     if most > 0 && least > most {
         return Err(key("image_max_pixels", "at least image_min_pixels", [least, most]));
     }
-    let [min, max] = asked(options)?.map(|n| n.map(|n| n * area));
+    let [min, max] = user_limits(options)?.map(|n| n.map(|n| n * area));
     if let (Some(min), Some(max)) = (min, max) {
         if min > max {
             return Err(Error::Medium(format!(

@@ -182,7 +182,7 @@ const UNMARKED: Marks = Marks {
     between_rows: &[],
 };
 
-const fn between(begin: &'static str, end: &'static str) -> Marks {
+const fn mark_pair(begin: &'static str, end: &'static str) -> Marks {
     Marks { begin, end, ..UNMARKED }
 }
 
@@ -216,7 +216,7 @@ const IDEFICS: Marks = Marks {
 const LFM: Marks = Marks {
     before_overview: &["<|img_thumbnail|>"],
     before_tile: &["<|img_row_%r_col_%c|>"],
-    ..between("<|image_start|>", "<|image_end|>")
+    ..mark_pair("<|image_start|>", "<|image_end|>")
 };
 
 const STEP: Marks = Marks {
@@ -229,11 +229,11 @@ const STEP: Marks = Marks {
 };
 
 const KIMI: Marks =
-    Marks { other: Some(["<|begin_of_image|>", "<|end_of_image|>"]), ..between("<|media_begin|>", "<|media_end|>") };
+    Marks { other: Some(["<|begin_of_image|>", "<|end_of_image|>"]), ..mark_pair("<|media_begin|>", "<|media_end|>") };
 
-const QWEN_MARKS: Marks = between("<|vision_start|>", "<|vision_end|>");
-const GEMMA_MARKS: Marks = between("<start_of_image>", "<end_of_image>");
-const GLM_MARKS: Marks = between("<|begin_of_image|>", "<|end_of_image|>");
+const QWEN_MARKS: Marks = mark_pair("<|vision_start|>", "<|vision_end|>");
+const GEMMA_MARKS: Marks = mark_pair("<start_of_image>", "<end_of_image>");
+const GLM_MARKS: Marks = mark_pair("<|begin_of_image|>", "<|end_of_image|>");
 
 const LLAVA: Projector = Projector {
     name: "mlp",
@@ -266,7 +266,7 @@ const GEMMA4: Projector = Projector {
     merge: Merge::Scale(3),
     budget: Budget::Tokens(70, 1120),
     count: Count::Merged,
-    marks: between("<|image>", "<image|>"),
+    marks: mark_pair("<|image>", "<image|>"),
     ..DYNAMIC
 };
 
@@ -274,7 +274,7 @@ const PIXTRAL: Projector = Projector {
     merge: Merge::Spatial(1),
     budget: Budget::Tokens(8, 1024),
     count: Count::Breaks,
-    marks: between("", "[IMG_END]"),
+    marks: mark_pair("", "[IMG_END]"),
     ..DYNAMIC
 };
 
@@ -282,7 +282,7 @@ const DOTS: Projector = Projector {
     merge: Merge::ScaleKey,
     budget: Budget::Keys,
     count: Count::MergedUp,
-    marks: between("<|img|>", "<|endofimg|>"),
+    marks: mark_pair("<|img|>", "<|endofimg|>"),
     ..DYNAMIC
 };
 
@@ -313,7 +313,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
     Projector { name: "qwen3vl_merger", pairs: true, ..QWEN },
     Projector { name: "ling3vl", pairs: true, ..QWEN },
     Projector { name: "mimovl", budget: Budget::Keys, ..QWEN },
-    Projector { name: "exaone4_5", budget: Budget::Keys, marks: between("<vision>", "</vision>"), ..QWEN },
+    Projector { name: "exaone4_5", budget: Budget::Keys, marks: mark_pair("<vision>", "</vision>"), ..QWEN },
     Projector { name: "glm4v", marks: GLM_MARKS, ..QWEN },
     Projector { name: "glm5v", layout: Layout::Canvas, budget: Budget::Keys, marks: GLM_MARKS, ..QWEN },
     Projector {
@@ -321,7 +321,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         merge: Merge::Always(2),
         budget: Budget::Keys,
         count: Count::MergedUp,
-        marks: between("<|IMAGE_START|>", "<|IMAGE_END|>"),
+        marks: mark_pair("<|IMAGE_START|>", "<|IMAGE_END|>"),
         ..QWEN
     },
     Projector {
@@ -338,7 +338,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         filter: Filter::Lanczos,
         fit: Fit::Stretch,
         count: Count::Newlines,
-        marks: between("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),
+        marks: mark_pair("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),
         ..QWEN
     },
     Projector { name: "pixtral", ..PIXTRAL },
@@ -346,7 +346,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         name: "lightonocr",
         layout: Layout::Longest,
         budget: Budget::Free,
-        marks: between("<|im_start|>", "<|im_end|>"),
+        marks: mark_pair("<|im_start|>", "<|im_end|>"),
         ..PIXTRAL
     },
     Projector {
@@ -354,7 +354,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         merge: Merge::Scale(1),
         budget: Budget::Tokens(8, 1024),
         count: Count::CellsUp,
-        marks: between("<|media_start|>", "<|media_end|>"),
+        marks: mark_pair("<|media_start|>", "<|media_end|>"),
         ..DYNAMIC
     },
     Projector {
@@ -373,7 +373,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         budget: Budget::Tokens(8, 576),
         fit: Fit::Stretch,
         places: false,
-        marks: between("]<]start of image[>[", "]<]end of image[>["),
+        marks: mark_pair("]<]start of image[>[", "]<]end of image[>["),
         ..QWEN
     },
     Projector {
@@ -382,7 +382,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         budget: Budget::Tokens(1, 4096),
         filter: Filter::Lanczos,
         fit: Fit::Stretch,
-        marks: between("<|image_start|>", "<|image_end|>"),
+        marks: mark_pair("<|image_start|>", "<|image_end|>"),
         ..QWEN
     },
     Projector { name: "nemotron_v2_vl", ..MERGED },
@@ -390,20 +390,20 @@ pub(super) const PROJECTORS: &[Projector] = &[
         name: "yasa2",
         fit: Fit::Stretch,
         count: Count::Always(64),
-        marks: between("<image>", "</image>"),
+        marks: mark_pair("<image>", "</image>"),
         ..FIXED
     },
     Projector { name: "idefics3", layout: Layout::Multiples, filter: Filter::Lanczos, marks: IDEFICS, ..MERGED },
     Projector {
         name: "internvl",
         layout: Layout::Pinpoints(Pinpoints::Tiles),
-        marks: between("<img>", "</img>"),
+        marks: mark_pair("<img>", "</img>"),
         ..MERGED
     },
     Projector {
         name: "llama4",
         layout: Layout::Pinpoints(Pinpoints::Square(3)),
-        marks: between("<|image_start|>", "<|image_end|>"),
+        marks: mark_pair("<|image_start|>", "<|image_end|>"),
         ..MERGED
     },
     Projector { name: "resampler", layout: Layout::Slices, count: Count::Queries, marks: SLICE, ..FIXED },
@@ -430,7 +430,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         layout: Layout::Views(640, 9, true),
         pad: [127; 3],
         count: Count::Lines,
-        marks: between("", "\n"),
+        marks: mark_pair("", "\n"),
         ..FIXED
     },
     Projector {
@@ -438,7 +438,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         layout: Layout::Views(768, 6, false),
         pad: [127; 3],
         count: Count::Queried,
-        marks: between("", "\n"),
+        marks: mark_pair("", "\n"),
         ..FIXED
     },
     Projector {
@@ -455,7 +455,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
         name: "granite4_vision",
         layout: Layout::Stack,
         count: Count::Unpadded,
-        marks: between("", "\n"),
+        marks: mark_pair("", "\n"),
         ..FIXED
     },
 ];

@@ -60,7 +60,7 @@ impl Bank {
     }
 
     /// Given weights, `[bins, n_fft / 2 + 1]`.
-    pub(super) fn given(weights: &[f32], n_fft: usize) -> Bank {
+    pub(super) fn from_weights(weights: &[f32], n_fft: usize) -> Bank {
         Bank(weights.chunks_exact(n_fft / 2 + 1).map(Bank::sparse).collect())
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let spectrum = Spectrum {
             window: hann(16, true),
             hop: 4,
-            bank: Bank::given(&[1.0; 9], 16),
+            bank: Bank::from_weights(&[1.0; 9], 16),
             magnitude: true,
             floor: Floor::Added(1e-3),
             log: Log::Natural,

@@ -1,7 +1,7 @@
 //! Sounds of any length before every projector.
 
 use super::*;
-use crate::{Modality, Stored};
+use crate::{Modality, StoredTensor};
 
 /// Keys of a small projector, and a front end that Parakeet's files bring.
 struct Fake {
@@ -41,25 +41,25 @@ impl Source for Fake {
         None
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let format = pumex_quant::all().find(|f| f.name == "F32")?.id;
         match name {
-            "a.window" => Some(Stored { shape: vec![400], format, data: &self.window }),
-            "a.mel_filters" => Some(Stored { shape: vec![257, BINS], format, data: &self.filters }),
+            "a.window" => Some(StoredTensor { shape: vec![400], format, data: &self.window }),
+            "a.mel_filters" => Some(StoredTensor { shape: vec![257, BINS], format, data: &self.filters }),
             _ => None,
         }
     }
 }
 
-fn prepare(projector: &'static str, samples: &[f32]) -> Result<Vec<Piece>> {
+fn prepare(projector: &'static str, samples: &[f32]) -> Result<Vec<PromptPiece>> {
     let source = Fake::new(projector);
     let clip = Clip::all(&source)?.remove(0);
     assert_eq!(clip.modality, Modality::Audio);
     prepare_sound(&clip, &source, samples, &TextModel { n_embd: 64, m_rope: false, has_token: &|_| true })
 }
 
-fn media(pieces: &[Piece]) -> Vec<&Medium> {
-    pieces.iter().filter_map(|p| if let Piece::Medium(m) = p { Some(m) } else { None }).collect()
+fn media(pieces: &[PromptPiece]) -> Vec<&Medium> {
+    pieces.iter().filter_map(|p| if let PromptPiece::Medium(m) = p { Some(m) } else { None }).collect()
 }
 
 #[test]

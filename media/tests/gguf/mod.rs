@@ -1,6 +1,6 @@
 //! A reader of GGUF files that are known to be good.
 
-use pumex_media::{Source, Stored};
+use pumex_media::{Source, StoredTensor};
 use std::collections::HashMap;
 
 enum Meta {
@@ -113,7 +113,7 @@ impl Source for File {
         }
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let (shape, kind, at) = self.tensors.get(name)?;
         let format = pumex_quant::all().find(|f| f.ggml_id == *kind)?;
         let len: usize = shape.iter().product();
@@ -121,7 +121,7 @@ impl Source for File {
         while shape.len() > 1 && shape.last() == Some(&1) {
             shape.pop();
         }
-        Some(Stored {
+        Some(StoredTensor {
             shape,
             format: format.id,
             data: &self.bytes[*at..][..len / format.block_len * format.block_bytes],

@@ -225,7 +225,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let states = if i < encodes { vec![own + i] } else { vec![own + i, i] };
         cross.iter().for_each(|cross| cross.leave(&mut p, &s, &states, rows));
     }
-    p.encoded(rows, start as u32);
+    p.end_encoder(rows, start as u32);
 
     let mut x = p.embed(embedding); // [n, dim]
     for (i, l) in decoder.layers.iter().enumerate() {

@@ -67,7 +67,7 @@ impl Dense {
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
     pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
         let hidden = match (self.gate, self.gating(f, act)) {
-            (Some(gate), Some(by)) => p.gated(h, gate, self.up, by),
+            (Some(gate), Some(by)) => p.matmul_gated(h, gate, self.up, by),
             (Some(gate), None) => {
                 let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);
                 scale_late(p, both, 0, self.ffn, &gate);

@@ -166,7 +166,7 @@ impl Experts {
         let hidden = match self.gate.zip(self.gating(m)) {
             Some((gate, by)) => {
                 let [of_gate, of_up, _] = self.biases;
-                p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
+                p.matmul_gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
             }
             None => self.hidden(p, m, h, route),
         };

@@ -57,7 +57,7 @@ impl SmallExperts {
             out: route,
         }));
         let top_k = TopK { n_expert: self.top_k.n_expert / self.sizes.sharing, ..self.top_k };
-        let hidden = p.gated_experts(x, (route, top_k), [self.gate, self.up], [None; 2], Gate::SILU);
+        let hidden = p.matmul_gated_experts(x, (route, top_k), [self.gate, self.up], [None; 2], Gate::SILU);
         p.experts_add(hidden, (route, top_k), self.down, None, x);
     }
 }

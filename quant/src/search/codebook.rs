@@ -47,7 +47,7 @@ pub struct Book {
 
 /// A coded block.
 #[derive(Clone, Debug)]
-pub struct Coded {
+pub struct CodedBlock {
     /// Of the scales, f16-exact.
     pub d: f32,
     /// Per sub-block.
@@ -110,7 +110,7 @@ impl Book {
     fn candidates(&self, a: &[f32], weight: &[f32]) -> Candidates {
         let (n, families) = (self.entries, self.families());
         let mut out = Candidates::with_room(BLOCK / self.width * 32);
-        let (mut b, mut c, mut room) = (vec![0f32; n], vec![0f32; n], Room::default());
+        let (mut b, mut c, mut room) = (vec![0f32; n], vec![0f32; n], ClassScratch::default());
         for (a, w) in a.chunks_exact(self.width).zip(weight.chunks_exact(self.width)) {
             if w.iter().all(|w| *w == 1.0) {
                 self.classes.iter().for_each(|classes| classes.add_to(&mut out, a, &mut room));
@@ -173,7 +173,7 @@ impl Book {
     }
 
     /// Codes 256 weights.
-    pub fn fit(&self, x: &[f32], weight: &[f32]) -> Coded {
+    pub fn fit(&self, x: &[f32], weight: &[f32]) -> CodedBlock {
         let (a, minus) = self.magnitudes(x, weight);
         let lines = self.candidates(&a, weight);
         let (groups, subs) = (self.sub / self.width, BLOCK / self.sub);
@@ -183,11 +183,11 @@ impl Book {
             let largest = scale::largest(&a[range.clone()], &weight[range]).abs();
             *free = self.free_scale(&lines, j, largest, 14);
         }
-        let mut best = (f32::INFINITY, Coded { d: 0.0, scales: [0; 16], entries: [0; 64], minus });
+        let mut best = (f32::INFINITY, CodedBlock { d: 0.0, scales: [0; 16], entries: [0; 64], minus });
         let highest = free.iter().copied().fold(0f32, f32::max);
         let mut d = highest / (self.unit * (2 * self.top + 1) as f32);
         for _ in 0..ROUNDS {
-            let mut coded = Coded { d: to_half(d), ..best.1.clone() };
+            let mut coded = CodedBlock { d: to_half(d), ..best.1.clone() };
             let (mut total, mut bs, mut cs) = (0.0, 0.0, 0.0);
             for (j, free) in free[..subs].iter().enumerate() {
                 let near = if coded.d > 0.0 { ((free / (coded.d * self.unit) - 1.0) / 2.0).round() as i32 } else { 0 };
@@ -248,9 +248,9 @@ impl Classes {
     }
 
     /// Adds the lines of a group with magnitudes `a`.
-    fn add_to(&self, out: &mut Candidates, a: &[f32], room: &mut Room) {
+    fn add_to(&self, out: &mut Candidates, a: &[f32], room: &mut ClassScratch) {
         let (n, len) = (self.entries.len(), self.ends.len().next_multiple_of(LANES));
-        let Room { b, best, c } = room;
+        let ClassScratch { b, best, c } = room;
         b.clear();
         b.resize(n, 0.0);
         for (a, v) in a.iter().zip(self.values.chunks_exact(n)) {
@@ -277,7 +277,7 @@ impl Classes {
 
 /// Room for what [`Classes::add_to`] makes on the way.
 #[derive(Default)]
-struct Room {
+struct ClassScratch {
     b: Vec<f32>,
     best: Vec<f32>,
     c: Vec<f32>,

@@ -112,7 +112,7 @@ impl Script for Events {
         send("message_stop", json!({}), out);
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
         out.event("error", &Shape::Anthropic.body(fault));
     }
 

@@ -5,7 +5,7 @@ use crate::answers::{Answer, Block};
 use crate::engine::{Finish, FinishReason};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::flow::Flow;
+use crate::running_requests::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
 use crate::media::Media;

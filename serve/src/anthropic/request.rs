@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::http::{warn, Caller};
 use crate::media::Media;
 use crate::openai::tools::{check_choice, check_function};
-use crate::{known, options};
+use crate::{known_fields, options};
 use serde_json::{json, Map, Value};
 
 /// Reads a body, but for its images, which are found.
@@ -48,7 +48,7 @@ fn format(fields: &Fields) -> Result<Option<(&'static str, Value)>> {
         (None, Some(format)) => ("output_format", format),
         (None, None) => return Ok(None),
     };
-    match format.required_text("type")? {
+    match format.require_text("type")? {
         "json_schema" => {
             let schema = options::schema(&format, "schema")?;
             Ok(Some((name, schema.ok_or_else(|| format.refuse("schema", "this field is required"))?)))
@@ -71,14 +71,14 @@ fn no_thread(fields: &Fields) -> Result<()> {
 /// The conversation alone.
 pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
     no_thread(fields)?;
-    known::check(fields, &[known::MESSAGES])?;
-    fields.required("messages")?;
+    known_fields::check(fields, &[known_fields::MESSAGES])?;
+    fields.require("messages")?;
     let mut messages = Vec::new();
     if let Some(text) = system(fields, media)? {
         messages.push(json!({"role": "system", "content": text}));
     }
     for message in fields.objects("messages")? {
-        match message.required_text("role")? {
+        match message.require_text("role")? {
             "user" => user(&message, &mut messages, media)?,
             "assistant" => messages.push(assistant(&message, media)?),
             "system" => messages.push(json!({"role": "system", "content": text(&message, "content", media)?})),
@@ -130,7 +130,7 @@ fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<St
             for block in fields.objects(name)? {
                 texts.push(documents::text(&block, media)?);
             }
-            Ok(documents::joined(&texts))
+            Ok(documents::join_texts(&texts))
         }
         Some(other) => Err(fields.wrong(name, "a string or a list of blocks", other)),
     }
@@ -144,9 +144,9 @@ fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut Media<'
     };
     let mut parts = Vec::new();
     for block in message.objects("content")? {
-        match block.required_text("type")? {
+        match block.require_text("type")? {
             "tool_result" => {
-                let id = block.required_text("tool_use_id")?;
+                let id = block.require_text("tool_use_id")?;
                 let content = text(&block, "content", media)?;
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
@@ -166,14 +166,14 @@ fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
     };
     let (mut texts, mut thinking, mut calls) = (Vec::<String>::new(), String::new(), Vec::new());
     for block in message.objects("content")? {
-        match block.required_text("type")? {
-            "thinking" => thinking.push_str(block.required_text("thinking")?),
+        match block.require_text("type")? {
+            "thinking" => thinking.push_str(block.require_text("thinking")?),
             "redacted_thinking" => {}
             "tool_use" => {
                 let arguments =
                     block.object("input")?.map_or_else(|| "{}".into(), |i| Value::Object(i.map().clone()).to_string());
-                let function = json!({"name": block.required_text("name")?, "arguments": arguments});
-                calls.push(json!({"id": block.required_text("id")?, "type": "function", "function": function}));
+                let function = json!({"name": block.require_text("name")?, "arguments": arguments});
+                calls.push(json!({"id": block.require_text("id")?, "type": "function", "function": function}));
             }
             // Tools that Anthropic's servers ran, in answers of theirs.
             kind @ ("server_tool_use" | "web_search_tool_result") => {
@@ -182,7 +182,7 @@ fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
             _ => texts.push(documents::text(&block, media)?),
         }
     }
-    let mut value = json!({"role": "assistant", "content": documents::joined(&texts)});
+    let mut value = json!({"role": "assistant", "content": documents::join_texts(&texts)});
     if !thinking.is_empty() {
         value["reasoning_content"] = thinking.into();
     }
@@ -201,7 +201,7 @@ fn tools(fields: &Fields) -> Result<Vec<Value>> {
             continue;
         }
         check_function(&tool)?;
-        let mut function = json!({"name": tool.required_text("name")?});
+        let mut function = json!({"name": tool.require_text("name")?});
         if let Some(description) = tool.text("description")? {
             function["description"] = description.into();
         }
@@ -216,11 +216,11 @@ fn tools(fields: &Fields) -> Result<Vec<Value>> {
 fn tool_choice(fields: &Fields) -> Result<(ToolChoice, Option<bool>)> {
     let Some(choice) = fields.object("tool_choice")? else { return Ok((ToolChoice::Auto, None)) };
     let parallel = choice.boolean("disable_parallel_tool_use")?.map(|d| !d);
-    let choice = match choice.required_text("type")? {
+    let choice = match choice.require_text("type")? {
         "auto" => ToolChoice::Auto,
         "any" => ToolChoice::Required,
         "none" => ToolChoice::None,
-        "tool" => ToolChoice::Function(choice.required_text("name")?.to_string()),
+        "tool" => ToolChoice::Function(choice.require_text("name")?.to_string()),
         other => return Err(choice.refuse("type", format!("expected one of auto, any, none, tool, found {other:?}"))),
     };
     Ok((choice, parallel))
@@ -229,7 +229,7 @@ fn tool_choice(fields: &Fields) -> Result<(ToolChoice, Option<bool>)> {
 /// `thinking`: whether, and how many tokens of it.
 fn thinking(fields: &Fields) -> Result<Reasoning> {
     let Some(thinking) = fields.object("thinking")? else { return Ok(Reasoning::default()) };
-    let enabled = match thinking.required_text("type")? {
+    let enabled = match thinking.require_text("type")? {
         "enabled" | "adaptive" => true,
         "disabled" => false,
         other => {

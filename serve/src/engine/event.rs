@@ -34,7 +34,7 @@ pub enum Event {
     /// What is told of the prompt, before the first piece: its tokens, of which the first has no log-probability.
     Prompt {
         /// Tokens.
-        tokens: Vec<Piece>,
+        tokens: Vec<GeneratedToken>,
     },
     /// More of an answer: text, and the tokens since the last piece.
     Piece {
@@ -45,7 +45,7 @@ pub enum Event {
         /// Whole characters; may be empty where tokens wait for more.
         text: String,
         /// Tokens that this event brings, in order.
-        tokens: Vec<Piece>,
+        tokens: Vec<GeneratedToken>,
     },
     /// A call of a function begins.
     CallStart {
@@ -91,7 +91,7 @@ pub enum Phase {
 
 /// A generated token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Piece {
+pub struct GeneratedToken {
     /// Id.
     pub id: u32,
     /// Its bytes.

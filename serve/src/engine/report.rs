@@ -147,7 +147,7 @@ pub struct Properties {
 
 /// What became of a text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Embedded {
+pub struct EmbeddingResult {
     /// One vector, or one for each token where nothing is pooled, `[vectors][width]`.
     pub vectors: Vec<Vec<f32>>,
     /// Tokens of the text.

@@ -1,7 +1,7 @@
 //! What all handlers share.
 
-use super::desks::Desks;
-use super::room::Room;
+use super::worker_pool::Desks;
+use super::body_memory::BodyMemory;
 use super::stop::{Stage, Stopper};
 use super::Settings;
 use crate::auth::Keys;
@@ -10,7 +10,7 @@ use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
 use crate::openai::control::Controls;
-use crate::openai::responses::Kept;
+use crate::openai::responses::ItemStore;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,8 +42,8 @@ pub(crate) struct App {
     pub scraped: Before,
     pub controls: Controls,
     /// Items of responses that later ones may name.
-    pub kept: Kept,
-    pub room: Room,
+    pub kept: ItemStore,
+    pub room: BodyMemory,
     /// Turns of those that fetch media from other servers.
     pub fetches: Semaphore,
     desks: Arc<Desks>,
@@ -116,8 +116,8 @@ impl App {
             latencies: Arc::default(),
             scraped: Before::default(),
             controls: Controls::default(),
-            kept: Kept::default(),
-            room: Room::new(limits.room),
+            kept: ItemStore::default(),
+            room: BodyMemory::new(limits.room),
             fetches: Semaphore::new(FETCHES),
             desks: Desks::new(DESKS),
             slow_desks: Desks::new(SLOW_DESKS),
@@ -158,7 +158,7 @@ impl App {
         if let Some(model) = self.engine.awake(name) {
             return Ok(model);
         }
-        let is_loaded = self.engine.loaded(name).is_some();
+        let is_loaded = self.engine.find_loaded(name).is_some();
         let usual = self.engine.router().is_none_or(|router| router.autoload);
         if !is_loaded && !AUTOLOAD.try_with(|asked| *asked).ok().flatten().unwrap_or(usual) {
             return Err(invalid("model", "the model is not loaded, and requests load none (see POST /models/load)"));
@@ -230,8 +230,8 @@ impl App {
     }
 
     /// A model if it is loaded. Wakes none.
-    pub fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
-        self.engine.loaded(self.resolve(name, &self.engine.offers()))
+    pub fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+        self.engine.find_loaded(self.resolve(name, &self.engine.offers()))
     }
 
     /// Refuses while nothing is served.

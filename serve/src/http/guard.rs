@@ -1,7 +1,7 @@
 //! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
 
 use super::app::{AUTOLOAD, WARNINGS};
-use super::desks::KEY;
+use super::worker_pool::KEY;
 use super::{proxies, query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
@@ -115,7 +115,7 @@ impl Unread {
         }
         let over = Arc::new(AtomicBool::new(false));
         let body = std::mem::take(request.body_mut());
-        *request.body_mut() = Body::new(Watched { body, over: over.clone() });
+        *request.body_mut() = Body::new(GuardedBody { body, over: over.clone() });
         Some(Unread(over))
     }
 
@@ -125,12 +125,12 @@ impl Unread {
 }
 
 /// A body that tells when it is over.
-struct Watched {
+struct GuardedBody {
     body: Body,
     over: Arc<AtomicBool>,
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

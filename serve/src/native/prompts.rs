@@ -3,7 +3,7 @@
 use crate::engine::PromptPart;
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{Found, Media};
+use crate::media::{BodyMedium, Media};
 use crate::options;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub(crate) fn texts(fields: &Fields, name: &str) -> Result<Vec<Vec<PromptPart>>>
 /// # Errors
 /// Another form; none at all.
 pub(crate) fn read<'a>(fields: &Fields<'a>, name: &str) -> Result<Prompts<'a>> {
-    let value = fields.required(name)?;
+    let value = fields.require(name)?;
     let Value::Array(items) = value else {
         return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
     };
@@ -79,7 +79,7 @@ fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut Medi
             for (i, data) in data.iter().enumerate() {
                 let at = format!("{name}/multimodal_data/{i}");
                 let data_of = data.as_str().ok_or_else(|| fields.wrong(&at, "base64", data))?;
-                media.add(Found::either("media", fields.pointer(name), fields.pointer(&at), data_of));
+                media.add(BodyMedium::either("media", fields.pointer(name), fields.pointer(&at), data_of));
             }
             match (map.get("prompt_string"), map.get("content")) {
                 (Some(Value::String(text)), _) => Ok(vec![PromptPart::Text(text.clone())]),

@@ -11,10 +11,10 @@ use serde_json::{json, Value};
 use std::sync::Arc;
 
 /// What is known of the model that a request's query names, without waking it: of one that was never loaded, its offer alone.
-fn known(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
+fn model_properties(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
     let name = query(request, "model").filter(|name| !name.is_empty());
     let offers = app.engine.offers();
-    let loaded = app.loaded(name.as_deref()).map(|model| model.properties().clone());
+    let loaded = app.find_loaded(name.as_deref()).map(|model| model.properties().clone());
     let named = |name: &str| offers.iter().find(|offer| offer.is_named(name));
     let only = || offers.first().filter(|_| offers.len() == 1 && app.engine.router().is_none());
     let offer = match (&loaded, name.as_deref()) {
@@ -31,7 +31,7 @@ fn known(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
 
 /// Likewise, of a model that was loaded once.
 fn properties(app: &App, request: &Request) -> Result<Properties> {
-    let (_, properties) = known(app, request)?;
+    let (_, properties) = model_properties(app, request)?;
     properties.ok_or_else(|| refusal(RefusalKind::Unavailable, "Loading model").into())
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn props(State(app): State<Arc<App>>, request: Request) -> Resu
             "model_alias": "pumex",
             "model_path": "none",
         }),
-        None => match known(&app, &request)? {
+        None => match model_properties(&app, &request)? {
             (offer, Some(properties)) => model_props(properties, offer.state),
             (_, None) if router.is_none() => return Err(refusal(RefusalKind::Unavailable, "Loading model").into()),
             (offer, None) => json!({

@@ -1,15 +1,15 @@
 //! `/api/generate`.
 
-use super::lines::{Frame, Kind, Lines};
+use super::lines::{Frame, LineShape, Lines};
 use super::request;
 use crate::engine::{Chat, Prompt, PromptPart};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::flow::Flow;
+use crate::running_requests::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
 use crate::media::Media;
-use crate::{known, stream};
+use crate::{known_fields, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -26,17 +26,17 @@ pub(crate) async fn generate(
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &known::GENERATE)?;
+    known_fields::check(&fields, &known_fields::GENERATE)?;
     let mut request = request::generate(&fields, &caller)?;
     let mut media = Media::default();
     let prompt = prompt(&fields, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
     let mut frame =
-        Frame { kind: Kind::Generate, model: String::new(), begun, probabilities: request.logprobs.is_some() };
+        Frame { kind: LineShape::Generate, model: String::new(), begun, probabilities: request.logprobs.is_some() };
     let Some(prompt) = prompt else {
         let (name, reason) = request::load(&app, &fields).await?;
         frame.model = name;
-        return Ok(json(StatusCode::OK, &frame.loaded(reason)));
+        return Ok(json(StatusCode::OK, &frame.load_line(reason)));
     };
     request.prompt = prompt;
     let model = app.model(fields.text("model")?).await?;

@@ -11,14 +11,14 @@ use std::time::Instant;
 
 /// Which endpoint's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineShape {
     Chat,
     Generate,
 }
 
 /// What all lines share.
 pub(super) struct Frame {
-    pub kind: Kind,
+    pub kind: LineShape,
     pub model: String,
     /// When the request came.
     pub begun: Instant,
@@ -30,11 +30,11 @@ impl Frame {
     pub fn line(&self, text: &str, thinking: &str, calls: Vec<Value>) -> Value {
         let mut value = json!({"model": self.model, "created_at": id::date(id::seconds())});
         let holder = match self.kind {
-            Kind::Generate => {
+            LineShape::Generate => {
                 value["response"] = text.into();
                 &mut value
             }
-            Kind::Chat => {
+            LineShape::Chat => {
                 value["message"] = json!({"role": "assistant", "content": text});
                 &mut value["message"]
             }
@@ -80,7 +80,7 @@ impl Frame {
     }
 
     /// The line for a model that is loaded or unloaded.
-    pub fn loaded(&self, reason: &str) -> Value {
+    pub fn load_line(&self, reason: &str) -> Value {
         let mut value = self.line("", "", Vec::new());
         value["done"] = true.into();
         value["done_reason"] = reason.into();
@@ -156,7 +156,7 @@ impl Script for Lines {
 
     fn end(&mut self, _: &mut Frames) {}
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
         out.data(&Shape::Ollama.body(fault));
     }
 }

@@ -4,7 +4,7 @@ use crate::engine::{Constraint, Generate, Prompt, Reasoning, MEDIA_MARK};
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{App, Caller};
-use crate::media::{Found, Media};
+use crate::media::{BodyMedium, Media};
 use crate::options;
 use serde_json::{json, Map, Value};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(super) fn images<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<S
     for (i, image) in list.iter().enumerate() {
         let at = format!("{NAME}/{i}");
         let Value::String(data) = image else { return Err(fields.wrong(&at, "base64", image)) };
-        media.add(Found::either("image", fields.pointer(NAME), fields.pointer(&at), data));
+        media.add(BodyMedium::either("image", fields.pointer(NAME), fields.pointer(&at), data));
     }
     Ok(MEDIA_MARK.repeat(list.len()))
 }

@@ -7,11 +7,11 @@ use crate::answers::{Answer, Answers, Block};
 use crate::engine::{Generate, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::flow::Flow;
+use crate::running_requests::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
 use crate::media::Media;
-use crate::{id, known, logprobs, options, stream, timings};
+use crate::{id, known_fields, logprobs, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -61,7 +61,7 @@ pub(crate) async fn chat(
 /// # Errors
 /// A field of a wrong type, shape or range.
 fn generate<'a>(fields: &Fields<'a>, caller: &Caller, prefills: bool, media: &mut Media<'a>) -> Result<Generate> {
-    known::check(fields, &known::CHAT)?;
+    known_fields::check(fields, &known_fields::CHAT)?;
     let chat = messages::chat(fields, prefills, media)?;
     let tools = !chat.tools.is_empty();
     let mut request = Generate::new(Prompt::Chat(chat));
@@ -107,7 +107,7 @@ fn choice(index: usize, answer: &Answer, probabilities: bool, old: bool) -> Valu
         "logprobs": null,
     });
     if old {
-        functions::aged(&mut choice["message"]);
+        functions::to_legacy_function_call(&mut choice["message"]);
     }
     if probabilities {
         let content: Vec<Value> = answer.text_tokens().map(logprobs::position).collect();

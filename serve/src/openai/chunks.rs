@@ -88,7 +88,7 @@ impl Chunks {
         let times = self.meters.get_mut(answer).map(|m| m.note(event));
         let mut choice = json!({"finish_reason": null, "index": answer, "delta": delta});
         if self.says.old {
-            functions::aged(&mut choice["delta"]);
+            functions::to_legacy_function_call(&mut choice["delta"]);
         }
         if let Some(content) = logprobs {
             choice["logprobs"] = json!({"content": content, "refusal": null});
@@ -157,10 +157,10 @@ impl Script for Chunks {
             self.last(&mut chunk);
             out.data(&chunk);
         }
-        out.done();
+        out.write_done();
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
         out.data(&Shape::OpenAi.body(fault));
     }
 }

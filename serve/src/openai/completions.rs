@@ -6,13 +6,13 @@ use crate::answers::Answers;
 use crate::engine::{Event, Finish, Generate, Model, Phase, Prompt, PromptPart, MEDIA_MARK};
 use crate::errors::{Fault, Result, Shape};
 use crate::fields::Fields;
-use crate::flow::Flow;
+use crate::running_requests::Flow;
 use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
 use crate::native::prompts;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
-use crate::{known, logprobs, options};
+use crate::{known_fields, logprobs, options};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -30,7 +30,7 @@ pub(crate) async fn completions(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &known::COMPLETIONS)?;
+    known_fields::check(&fields, &known_fields::COMPLETIONS)?;
     let prompts = prompts::read(&fields, "prompt")?.list;
     let told = match fields.value("logprobs") {
         // Some clients send chat's field.
@@ -73,7 +73,7 @@ pub(crate) async fn completions(
         false => None,
     };
     let flow = Flow::start(&app, model, requests).await?;
-    let form = Form { frame, n, probabilities: told.is_some(), of_prompt, echo };
+    let form = CompletionForm { frame, n, probabilities: told.is_some(), of_prompt, echo };
     if streams {
         return Ok(stream::response(&app, flow, Pieces::new(form, runs, with_usage, metered), Format::ServerSent));
     }
@@ -94,7 +94,7 @@ fn text(prompt: &[PromptPart], model: &dyn Model) -> Result<String> {
 }
 
 /// What the body says of the answer's form.
-struct Form {
+struct CompletionForm {
     frame: Frame,
     /// Answers to each prompt.
     n: usize,
@@ -105,7 +105,7 @@ struct Form {
     echo: Option<Vec<String>>,
 }
 
-impl Form {
+impl CompletionForm {
     fn choice(&self, index: usize, text: &str, reason: Option<&str>) -> Value {
         json!({"text": text, "index": index, "logprobs": null, "finish_reason": reason})
     }
@@ -126,7 +126,7 @@ impl Form {
                     choice["logprobs"] = logprobs::columns(own.chain(answer.text_tokens()), &mut offset);
                 }
                 if self.of_prompt.is_some() {
-                    choice["prompt_logprobs"] = answers.prompt_tokens.iter().map(logprobs::ranked).collect();
+                    choice["prompt_logprobs"] = answers.prompt_tokens.iter().map(logprobs::prompt_position).collect();
                 }
                 choices.push(choice);
             }
@@ -142,7 +142,7 @@ impl Form {
 
 /// Writes pieces.
 struct Pieces {
-    form: Form,
+    form: CompletionForm,
     with_usage: bool,
     metered: bool,
     meters: Vec<Meter>,
@@ -152,7 +152,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn new(form: Form, runs: usize, with_usage: bool, metered: bool) -> Pieces {
+    fn new(form: CompletionForm, runs: usize, with_usage: bool, metered: bool) -> Pieces {
         let answers = runs * form.n;
         let meters = std::iter::repeat_with(Meter::new).take(answers).collect();
         Pieces { form, with_usage, metered, meters, offsets: vec![0; answers], finishes: vec![Vec::new(); runs] }
@@ -199,7 +199,7 @@ impl Script for Pieces {
                         choice["logprobs"] = logprobs::columns(tokens.iter(), &mut self.offsets[answer]);
                     }
                     if ranked.is_some() {
-                        choice["prompt_logprobs"] = tokens.iter().map(logprobs::ranked).collect();
+                        choice["prompt_logprobs"] = tokens.iter().map(logprobs::prompt_position).collect();
                     }
                     out.data(&self.chunk(vec![choice]));
                 }
@@ -246,10 +246,10 @@ impl Script for Pieces {
             self.last(&mut chunk);
             out.data(&chunk);
         }
-        out.done();
+        out.write_done();
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
         out.data(&Shape::OpenAi.body(fault));
     }
 }

@@ -38,8 +38,8 @@ pub(crate) async fn control(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let name = fields.required_text("id")?;
-    let action = fields.required_text("action")?;
+    let name = fields.require_text("id")?;
+    let action = fields.require_text("action")?;
     if action != "reasoning_end" {
         return Err(fields.refuse("action", format!("expected reasoning_end, found {action:.100?}")));
     }

@@ -2,21 +2,21 @@
 
 mod events;
 mod input;
-mod kept;
+mod item_store;
 mod object;
 mod tools;
 
-pub(crate) use kept::Kept;
+pub(crate) use item_store::ItemStore;
 
 use crate::engine::{Generate, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::fitting::fitting;
-use crate::flow::Flow;
+use crate::context_fit::fitting;
+use crate::running_requests::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
 use crate::media::Media;
-use crate::{known, options, stream, timings};
+use crate::{known_fields, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -54,7 +54,7 @@ pub(crate) async fn responses(
         return Ok(stream::response(&app, flow, Events::new(frame, metered), Format::ServerSent));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
-    let mut value = frame.over(&answer, &frame.ids(&answer));
+    let mut value = frame.finished_response(&answer, &frame.ids(&answer));
     if let Some(finish) = &answer.finish {
         value["timings"] = timings::json(&finish.timings);
     }
@@ -63,7 +63,7 @@ pub(crate) async fn responses(
 
 /// What a body asks for.
 fn generate<'a>(fields: &Fields<'a>, caller: &Caller, app: &App, media: &mut Media<'a>) -> Result<Generate> {
-    known::check(fields, &known::RESPONSES)?;
+    known_fields::check(fields, &known_fields::RESPONSES)?;
     let chat = input::chat(fields, &|id| app.kept.find(caller.key, id), media)?;
     let mut request = Generate::new(Prompt::Chat(chat));
     options::read(fields, caller, &mut request)?;

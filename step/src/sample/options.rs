@@ -185,7 +185,7 @@ impl Default for SamplerOptions {
 impl SamplerOptions {
     /// The same chain with what it does not do switched off: steps that its order lacks, or all under mirostat; and with biases
     /// that ban as bans.
-    pub fn settled(mut self) -> Self {
+    pub fn disable_neutral_steps(mut self) -> Self {
         if self.mirostat > 0 {
             self.order = vec![Step::Temperature];
             self.dynatemp_range = 0.0;

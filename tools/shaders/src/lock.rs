@@ -48,7 +48,7 @@ pub fn index() -> String {
 ///
 /// # Errors
 /// A file that cannot be read.
-pub fn found(root: &Path) -> Result<Lock, String> {
+pub fn lock_of_tree(root: &Path) -> Result<Lock, String> {
     let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
     let versions = String::from_utf8(read(&root.join("Cargo.lock"))?).map_err(|e| format!("Cargo.lock: {e}"))?;
     let version = versions.split("name = \"shaderc\"\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
@@ -128,7 +128,7 @@ impl Lock {
     }
 
     /// Kernels that were compiled since `base`; all of them with another compiler.
-    pub fn compiled_since(&self, base: &Lock) -> Vec<&str> {
+    pub fn kernels_changed_since(&self, base: &Lock) -> Vec<&str> {
         let other = self.compiler != base.compiler;
         let new = self.kernels.iter().filter(|(kernel, line)| other || base.kernels.get(*kernel) != Some(line));
         new.map(|(kernel, _)| kernel.as_str()).collect()
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_committed_modules_are_those_that_the_committed_sources_made() {
         let committed = Lock::parse(&fs::read_to_string(root().join("shaders/spirv.lock")).unwrap());
-        let differences = committed.differences(&found(root()).unwrap());
+        let differences = committed.differences(&lock_of_tree(root()).unwrap());
         assert!(differences.is_empty(), "make shaders: {differences:#?}");
         assert_eq!(strays(root()).unwrap(), Vec::<String>::new());
     }
@@ -166,9 +166,9 @@ mod tests {
         let parts =
             ["b: its sources changed", "c: its SPIR-V is another", "e: was never compiled", "d: there is no such"];
         assert!(parts.iter().all(|part| told.contains(part)) && !told.contains("a:"), "{told}");
-        assert_eq!(now.compiled_since(&base), ["b", "c", "e"]);
+        assert_eq!(now.kernels_changed_since(&base), ["b", "c", "e"]);
         let other = Lock { compiler: "shaderc 2".into(), ..base.clone() };
-        assert!(base.differences(&other).len() == 1 && other.compiled_since(&base).len() == 4);
+        assert!(base.differences(&other).len() == 1 && other.kernels_changed_since(&base).len() == 4);
     }
 
     #[test]

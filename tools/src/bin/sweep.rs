@@ -142,7 +142,7 @@ impl Bench {
 /// Random codes: where all are the same, threads that look them up never meet in a bank.
 fn fill(device: &Device, w: &vk::Buffer) -> Result<(), Fault> {
     let mut rng = Rng::new(7);
-    let bytes: Vec<u8> = (0..RANDOM_BYTES.min(w.len_bytes())).map(|_| rng.below(256) as u8).collect();
+    let bytes: Vec<u8> = (0..RANDOM_BYTES.min(w.len_bytes())).map(|_| rng.next_below(256) as u8).collect();
     vk::send(device, w, &bytes)?;
     Ok(vk::repeat(device, vec![(w.clone(), bytes.len() as u64, w.len_bytes())])?)
 }
@@ -165,7 +165,7 @@ fn main() -> Result<(), Fault> {
     let only_policy = asked("policy");
     let only_some = asked("some");
     let shapes = if only_some { &shapes[1..] } else { shapes };
-    let packed: Vec<u8> = pumex_quant::tables::packed().iter().flat_map(|w| w.to_le_bytes()).collect();
+    let packed: Vec<u8> = pumex_quant::tables::pack_all().iter().flat_map(|w| w.to_le_bytes()).collect();
     let tables = device.buffer("tables", packed.len() as u64, Class::Weights)?;
     vk::send(&device, &tables, &packed)?;
     let mut bench = Bench { kernels: Kernels::new(&device), device, tables };

@@ -6,7 +6,7 @@ use pumex_gguf::Result;
 
 /// How uploads are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct UploadOptions {
     /// Threads that fill batches.
     pub threads: usize,
     /// Bytes of a batch, and of the slot that holds it.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
-use crate::template::args::{required, CallArgs};
+use crate::template::args::{require_argument, CallArgs};
 use crate::template::run::Machine;
 use crate::template::{filters, strings, subscript, tests};
 use crate::text::{Builder, Text};
@@ -43,7 +43,7 @@ impl Keys {
         }
     }
 
-    fn keyed(&self, machine: &Machine, items: Vec<Value>) -> Result<Vec<(Value, Value)>> {
+    fn compute_keys(&self, machine: &Machine, items: Vec<Value>) -> Result<Vec<(Value, Value)>> {
         items.into_iter().map(|item| Ok((self.of(machine, &item)?, item))).collect()
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 "value" => true,
                 _ => return Err(Error::template("You can only sort by either \"key\" or \"value\"")),
             };
-            let Value::Dict(map) = value.defined()? else {
+            let Value::Dict(map) = value.require_defined()? else {
                 return Err(Error::template(format!("'{} object' has no attribute 'items'", value.type_name())));
             };
             let entries = map.0.borrow();
@@ -135,7 +135,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         "unique" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
             let keys = Keys { attribute, default: None, case: truth(case) };
-            let keyed = keys.keyed(machine, value.iterate(budget)?)?;
+            let keyed = keys.compute_keys(machine, value.iterate(budget)?)?;
             let mut seen = crate::value::Dict::default();
             let mut kept = Vec::new();
             for (key, item) in keyed {
@@ -150,7 +150,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
             let keys = Keys { attribute, default: None, case: truth(case) };
             let mut best: Option<(Value, Value)> = None;
-            for (key, item) in keys.keyed(machine, value.iterate(budget)?)? {
+            for (key, item) in keys.compute_keys(machine, value.iterate(budget)?)? {
                 let wanted = if name == "min" { Ordering::Less } else { Ordering::Greater };
                 let better = match &best {
                     Some((so_far, _)) => compare::order(budget, &key, so_far, "<")? == Some(wanted),
@@ -164,8 +164,8 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "groupby" => {
             let [attribute, default, case] = args.bind(name, ["attribute", "default", "case_sensitive"])?;
-            let keys = Keys { attribute: Some(required(attribute, name, "attribute")?), default, case: truth(case) };
-            let keyed = keys.keyed(machine, value.iterate(budget)?)?;
+            let keys = Keys { attribute: Some(require_argument(attribute, name, "attribute")?), default, case: truth(case) };
+            let keyed = keys.compute_keys(machine, value.iterate(budget)?)?;
             let with_key = keyed.into_iter().map(|(k, v)| Ok((k.clone(), Value::tuple(budget, vec![k, v])?)));
             let sorted = compare::sort(budget, with_key.collect::<Result<_>>()?, false)?;
             let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
@@ -186,7 +186,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "batch" => {
             let [count, fill] = args.bind(name, ["linecount", "fill_with"])?;
-            let count = usize::try_from(required(count, name, "linecount")?.index()?).unwrap_or(0).max(1);
+            let count = usize::try_from(require_argument(count, name, "linecount")?.index()?).unwrap_or(0).max(1);
             let items = value.iterate(budget)?;
             let row = |row: &[Value]| {
                 let mut row = row.to_vec();
@@ -200,7 +200,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "slice" => {
             let [slices, fill] = args.bind(name, ["slices", "fill_with"])?;
-            let slices = usize::try_from(required(slices, name, "slices")?.index()?).unwrap_or(0);
+            let slices = usize::try_from(require_argument(slices, name, "slices")?.index()?).unwrap_or(0);
             if slices == 0 {
                 return Err(Error::template("integer division or modulo by zero"));
             }
@@ -248,17 +248,17 @@ fn map(machine: &Machine, value: Value, mut args: CallArgs) -> Result<Value> {
     let items = some(machine, &value)?;
     if args.positional.is_empty() {
         let [attr, default] = args.bind("map", ["attribute", "default"])?;
-        let keys = Keys { attribute: Some(required(attr, "map", "attribute")?), default, case: true };
+        let keys = Keys { attribute: Some(require_argument(attr, "map", "attribute")?), default, case: true };
         let mapped = items.iter().map(|item| keys.of(machine, item));
         return Value::iter(machine.budget, mapped.collect::<Result<_>>()?);
     }
     let name = args.positional.remove(0);
     let Value::Str(name) = &name else { return Err(Error::template("map requires a filter's name")) };
-    let mapped = items.into_iter().map(|item| filters::filter(machine, name.as_str(), item, copied(&args)));
+    let mapped = items.into_iter().map(|item| filters::filter(machine, name.as_str(), item, copy_args(&args)));
     Value::iter(machine.budget, mapped.collect::<Result<_>>()?)
 }
 
-fn copied(args: &CallArgs) -> CallArgs {
+fn copy_args(args: &CallArgs) -> CallArgs {
     CallArgs { positional: args.positional.clone(), named: args.named.clone() }
 }
 
@@ -279,7 +279,7 @@ fn select(machine: &Machine, name: &str, value: Value, mut args: CallArgs) -> Re
         };
         let holds = match &test {
             None => looked_at.truth(),
-            Some(Value::Str(test)) => tests::test(machine.budget, test.as_str(), &looked_at, copied(&args))?,
+            Some(Value::Str(test)) => tests::test(machine.budget, test.as_str(), &looked_at, copy_args(&args))?,
             Some(_) => return Err(Error::template("a test's name must be a string")),
         };
         if holds == wanted {

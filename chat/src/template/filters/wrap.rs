@@ -29,10 +29,10 @@ pub(super) fn wrap(machine: &Machine, text: &Text, mut args: CallArgs) -> Result
     let mut all = Vec::new();
     for line in strings::lines(machine.budget, text, false)? {
         let chars: Vec<char> = line.as_str().chars().collect();
-        all.push(style.broken(&chars).join(with.as_str()));
+        all.push(style.break_line(&chars).join(with.as_str()));
         machine.budget.take(all.last().map_or(0, String::len) + with.len())?;
     }
-    Ok(Value::Str(Text::derived(all.join(with.as_str()), &[text, &with])))
+    Ok(Value::Str(Text::derive(all.join(with.as_str()), &[text, &with])))
 }
 
 struct Style {
@@ -44,7 +44,7 @@ struct Style {
 }
 
 impl Style {
-    fn broken(&self, line: &[char]) -> Vec<String> {
+    fn break_line(&self, line: &[char]) -> Vec<String> {
         let blank = |chunk: &[char]| chunk.iter().all(|c| strings::space(*c));
         let mut chunks = self.chunks(line);
         let (mut lines, mut at): (Vec<String>, usize) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! What sequences keep: keys and values by layer, and what a step needs to find and rotate them.
 
 use crate::session::{Blocks, Table, KV_BLOCK};
-use pumex_cpu::attention::{Cache, Elements, Place, Seen};
+use pumex_cpu::attention::{Cache, Elements, CacheWrite, VisibleRange};
 use pumex_plan::{AttentionSpec, Extent, GroupSight, Op, Plan};
 use pumex_step::Row;
 
@@ -21,9 +21,9 @@ pub(super) struct State {
     pub angles: Vec<Vec<(f32, f32)>>,
     /// By table, whether something is rotated by it: others are biases of attention.
     rotates: Vec<bool>,
-    pub places: Vec<Place>,
+    pub places: Vec<CacheWrite>,
     pub spans: Vec<Span>,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<VisibleRange>,
     /// Of each head, if scores fall with distance.
     pub slopes: Vec<f32>,
 }
@@ -75,10 +75,10 @@ impl State {
     pub fn look(&mut self, spec: &AttentionSpec, sight: GroupSight, blocks: &Blocks, rows: &[Row]) {
         let seen = |row: &Row| {
             let pos = row.pos as usize;
-            let extent = Extent { held: blocks.held(row.seq), source: blocks.source(row.seq) };
+            let extent = Extent { held: blocks.sequence_len(row.seq), source: blocks.source(row.seq) };
             let seen = (spec.mask.first(pos, extent), spec.mask.last(pos, extent));
             let (first, last) = sight.of(spec.mask, seen, row.group());
-            Seen { pos, first, last }
+            VisibleRange { pos, first, last }
         };
         self.seen.clear();
         self.seen.extend(rows.iter().map(seen));
@@ -88,8 +88,8 @@ impl State {
 }
 
 /// Where a position of a sequence is.
-pub(super) fn place_of(table: &Table, pos: usize) -> Place {
-    Place { block: table.blocks[pos / KV_BLOCK - table.first], offset: pos % KV_BLOCK }
+pub(super) fn place_of(table: &Table, pos: usize) -> CacheWrite {
+    CacheWrite { block: table.blocks[pos / KV_BLOCK - table.first], offset: pos % KV_BLOCK }
 }
 
 /// Whether an op rotates by a table.

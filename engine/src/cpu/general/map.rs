@@ -45,7 +45,7 @@ pub fn act(act: Act, x: f32) -> f32 {
 }
 
 /// What a gate lets through.
-pub fn gated(by: Gate, gate: f32, up: f32) -> f32 {
+pub fn apply_gate(by: Gate, gate: f32, up: f32) -> f32 {
     let up = by.limit.map_or(up, |limit| up.clamp(-limit, limit));
     act(by.act, gate) * (up + by.plus)
 }
@@ -149,7 +149,7 @@ impl Env<'_> {
                     }
                 };
                 gate(out, true);
-                normalized(n.kind, n.eps, out);
+                normalize_in_place(n.kind, n.eps, out);
                 let at = |w: &[f32]| g * n.len % w.len();
                 if let Some(w) = &weight {
                     out.iter_mut().zip(&w[at(w)..]).for_each(|(o, w)| *o *= w);
@@ -239,7 +239,7 @@ impl Env<'_> {
 }
 
 /// A norm without factors.
-pub(super) fn normalized(kind: NormKind, eps: f32, x: &mut [f32]) {
+pub(super) fn normalize_in_place(kind: NormKind, eps: f32, x: &mut [f32]) {
     let n = x.len() as f64;
     let mean = if kind == NormKind::Layer { x.iter().map(|v| f64::from(*v)).sum::<f64>() / n } else { 0.0 };
     let squares = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>();

@@ -1,6 +1,6 @@
 //! Convolutions over time, shifts and scans: the rows of a sequence one after the other.
 
-use super::map::{act, normalized, softplus};
+use super::map::{act, normalize_in_place, softplus};
 use super::Env;
 use crate::cpu::ops::silu;
 use pumex_plan::{Act, Cols, Conv, NormKind, Scan, ScanKind, Shift};
@@ -34,7 +34,7 @@ impl Env<'_> {
                 if let Some(norm) = c.norm {
                     let groups = out[..norm.groups * norm.len].chunks_exact_mut(norm.len);
                     let kind = if norm.least { NormKind::L2 } else { NormKind::Unit };
-                    groups.for_each(|group| normalized(kind, norm.eps, group));
+                    groups.for_each(|group| normalize_in_place(kind, norm.eps, group));
                 }
             });
         }

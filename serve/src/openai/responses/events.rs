@@ -174,7 +174,7 @@ impl Script for Events {
     }
 
     fn end(&mut self, out: &mut Frames) {
-        let response = self.frame.over(&self.answer, &self.ids);
+        let response = self.frame.finished_response(&self.answer, &self.ids);
         let kind = if response["status"] == "incomplete" { "response.incomplete" } else { "response.completed" };
         let mut fields = json!({ "response": response });
         if let Some(finish) = &self.answer.finish {
@@ -183,7 +183,7 @@ impl Script for Events {
         self.send(kind, fields, out);
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
         let mut response = self.frame.response("failed", Vec::new());
         response["error"] = json!({"code": "server_error", "message": fault.refusal.message});
         self.send("response.failed", json!({ "response": response }), out);

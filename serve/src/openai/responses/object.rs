@@ -11,7 +11,7 @@ use serde_json::{json, Map, Value};
 use std::sync::Arc;
 
 /// Fields of a request that its response repeats, with what stands where they are absent.
-fn repeated() -> [(&'static str, Value); 13] {
+fn echoed_fields() -> [(&'static str, Value); 13] {
     [
         ("instructions", Value::Null),
         ("max_output_tokens", Value::Null),
@@ -53,7 +53,7 @@ impl Frame {
     /// Tools of a wrong shape.
     pub fn new(model: &str, fields: &Fields, probabilities: bool, keeper: Option<Keeper>) -> Result<Frame> {
         let given = |(name, default): (&str, Value)| (name.to_string(), fields.value(name).cloned().unwrap_or(default));
-        let request = repeated().into_iter().map(given).collect();
+        let request = echoed_fields().into_iter().map(given).collect();
         let (id, created, tools) = (id::new("resp_"), id::seconds(), Tools::read(fields)?);
         Ok(Frame { id, created, model: model.into(), request, probabilities, tools, keeper })
     }
@@ -90,7 +90,7 @@ impl Frame {
     }
 
     /// The response of an answer that is over, and whether it is complete.
-    pub fn over(&self, answer: &Answer, ids: &[String]) -> Value {
+    pub fn finished_response(&self, answer: &Answer, ids: &[String]) -> Value {
         let last = answer.blocks.len().saturating_sub(1);
         let item = |(at, (block, id)): (usize, (&Block, &String))| {
             self.item(block, id, if at == last { ending(answer) } else { "completed" }, answer)
