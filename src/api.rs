@@ -73,7 +73,7 @@ impl ModelOptions {
         Model::load(self, Source::File(path.as_ref().to_path_buf()))
     }
 
-    /// Likewise, of a model in the program itself: `bytes` must lie at an address that is a multiple of 64.
+    /// Loads a model that is in the program itself: `bytes` must lie at an address that is a multiple of 64.
     ///
     /// # Errors
     /// As [`ModelOptions::open`].
@@ -81,7 +81,7 @@ impl ModelOptions {
         Model::load(self, Source::Bytes(name, bytes))
     }
 
-    /// Likewise, of a model of the Hugging Face Hub, as `user/repo:Q4_K_M`, with the projector beside it where there is one. It is
+    /// Loads a model of the Hugging Face Hub, as `user/repo:Q4_K_M`, with the projector beside it where there is one. It is
     /// fetched into the cache that other tools share (`HF_HOME`), unless it is there.
     ///
     /// # Errors
@@ -163,7 +163,8 @@ impl Model {
         Ok(embedded.into_iter().filter_map(|(mut vectors, _)| vectors.pop()).collect())
     }
 
-    /// Likewise by a way of pooling, where it is not the model's ([`Pooling::None`]: a vector for each token), and a norm of length:
+    /// A vector for each text by a way of pooling, where it is not the model's ([`Pooling::None`]: a vector for each token), and a norm of
+    /// length:
     /// 2 is Euclid's, -1 leaves vectors as they are, none is usual. A text that is too long is cut at its end if so asked. Gives
     /// vectors and number of tokens of each text.
     ///

@@ -1,6 +1,7 @@
 //! The shape of the sources: who may know what, and how long a file may be.
 
 mod uses;
+mod words;
 
 use std::path::{Path, PathBuf};
 

@@ -156,7 +156,7 @@ impl Parser {
         }
     }
 
-    /// The same of a reply that must call something.
+    /// This parser, for a reply that must call a function.
     pub fn must_call(self) -> Parser {
         Parser { must_call: true, ..self }
     }

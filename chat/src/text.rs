@@ -65,7 +65,7 @@ impl Text {
         !self.s.is_empty() && !matches!(self.marks, Marks::None)
     }
 
-    /// The same with another flag.
+    /// This text with its flag of being safe HTML set to `safe`.
     pub fn with_safe(mut self, safe: bool) -> Text {
         self.safe = safe;
         self

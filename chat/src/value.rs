@@ -30,7 +30,7 @@ pub(crate) enum Value {
     /// What filters such as `map` give in Python, a generator: true, without a length, and empty when it was gone over once.
     Iter(Rc<List>),
     Dict(Rc<Map>),
-    /// Of `namespace()`: attributes that a loop may set.
+    /// The value of `namespace()`: attributes that a loop may set.
     Namespace(Rc<Map>),
     Func(Rc<Func>),
     Loop(Rc<LoopState>),

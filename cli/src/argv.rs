@@ -160,7 +160,7 @@ pub const BENCH: &[FlagAlias] = &[
     (&["-o"], "--output", Slot::Value),
 ];
 
-/// Likewise in `profile` and `explain`.
+/// Flags that mean something else in `profile` and `explain` than elsewhere; they go before [`COMMON`].
 pub const PROFILE: &[FlagAlias] = &[
     (&["-b"], "--rows", Slot::Value),
     (&["-d"], "--depth", Slot::Value),
@@ -168,7 +168,7 @@ pub const PROFILE: &[FlagAlias] = &[
     (&["-np"], "--parallel", Slot::Value),
 ];
 
-/// Likewise in `embed`: every list of ids is a text of its own.
+/// Flags that mean something else in `embed`, where every list of ids is a text of its own; they go before [`COMMON`].
 pub const EMBED: &[FlagAlias] = &[
     (&[], "--tokens", Slot::Repeated),
     (&[], "--pooling", Slot::Value),
@@ -177,7 +177,7 @@ pub const EMBED: &[FlagAlias] = &[
     (&[], "--rerank", Slot::Value),
 ];
 
-/// Likewise in `serve`.
+/// Flags that mean something else in `serve`; they go before [`COMMON`].
 pub const SERVE: &[FlagAlias] = &[
     (&["-np"], "--parallel", Slot::Value),
     (&["-kvu"], "--kv-unified", Slot::None),

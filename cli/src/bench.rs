@@ -84,7 +84,7 @@ struct Test {
 /// One test's samples.
 struct BenchResult {
     test: Test,
-    /// Of a picture: which part of the work, and its size.
+    /// For a picture's test: which part of the work was timed, and its size.
     picture: Option<String>,
     time: String,
     samples_ns: Vec<u64>,

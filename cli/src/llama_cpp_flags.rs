@@ -29,7 +29,7 @@ const DRAFT_CPU: &str = "the draft runs on the model's threads";
 const NGRAM: &str = "what was said before is looked up whole";
 const KV: &str = "keys and values lie where their layers do";
 
-/// Of the commands above.
+/// Flags of [`COMMANDS`] that are taken and have no effect.
 pub const PASSED: &[IgnoredFlag] = &[
     (&["--cache-reuse"], Slot::Value, "the longest beginning that is kept is used, and no pieces behind it"),
     (&["--cache-prompt", "--no-cache-prompt"], Slot::None, "requests say it by cache_prompt"),
@@ -103,7 +103,7 @@ pub const PASSED: &[IgnoredFlag] = &[
     (&["--cpu-strict-batch", "--poll-batch", "--prio-batch"], Slot::Value, "threads of all steps are the same"),
 ];
 
-/// Of `serve` alone: other commands have flags of these names.
+/// Flags of `serve` that are taken and have no effect; other commands have flags of these names.
 pub const SERVE: &[IgnoredFlag] = &[(&["-ctxcp", "--ctx-checkpoints"], Slot::Value, CACHE)];
 
 /// What follows a flag that a command passes over, and why it does.

@@ -335,7 +335,7 @@ impl EngineArgs {
         self.ubatch_size.unwrap_or(ROWS).min(self.batch_size)
     }
 
-    /// Those where the device has room, unless they were told.
+    /// Rows of a step where the device has room for more: the default, unless the user said how many.
     pub fn rows_with_room(&self) -> u32 {
         if self.ubatch_size.is_some() {
             return 0;
@@ -404,7 +404,7 @@ impl EngineArgs {
     }
 }
 
-/// As many threads as asked for, if any.
+/// The number of threads that was asked for, none where it is the machine's choice.
 fn some(threads: i32) -> Option<usize> {
     // More than this is a slip, and would take the system's threads from others.
     let most = std::thread::available_parallelism().map_or(64, |n| 4 * n.get()).max(64);

@@ -209,7 +209,7 @@ fn kinds(p: &Profile) -> Vec<Vec<String>> {
     rows
 }
 
-/// Likewise by layer.
+/// Heading and lines of the table by layer.
 fn layers(p: &Profile) -> Vec<Vec<String>> {
     let mut rows = vec![["layer"].iter().chain(&COST).map(ToString::to_string).collect::<Vec<_>>()];
     rows.extend(p.layers.iter().map(|l| std::iter::once(l.layer.clone()).chain(cells(&l.cost)).collect()));

@@ -37,7 +37,7 @@ pub struct PromptCache {
 pub struct CachedPrompt {
     /// Ids that the runner holds.
     pub held: usize,
-    /// Of which so many went through the model now.
+    /// Ids of the prompt that went through the model now.
     pub now: usize,
     /// Milliseconds that took, and those that a GPU's pipelines took beside.
     pub ms: f64,

@@ -138,7 +138,7 @@ struct Session<'a> {
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
-    /// Of a reply that has not begun, and the time spent in those of the last.
+    /// A matcher for the reply that has not begun, and the time spent in the matcher of the last reply.
     matcher: Option<Matcher>,
     grammar_ms: f64,
     cache: Option<PromptCache>,

@@ -96,7 +96,7 @@ pub fn device(args: &EngineArgs) -> Result<Option<Device>> {
     engine::device(&args.options(None))
 }
 
-/// As [`load`], on what [`device`] gave and after [`use_threads`].
+/// Loads a model as [`load`] does, on what [`device`] gave and after [`use_threads`].
 ///
 /// # Errors
 /// As for [`load`].
@@ -140,7 +140,7 @@ fn report_load(runner: &dyn Runner, begun: Instant) {
     tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
 }
 
-/// Likewise, onto a Vulkan device that is open already.
+/// Loads a model as [`load`] does, onto a Vulkan device that is open already.
 ///
 /// # Errors
 /// As for [`load`].
@@ -157,7 +157,7 @@ pub fn load_vulkan(
     loading(stop, |progress| engine::load_vulkan(gguf, device, &options, progress))
 }
 
-/// Likewise, for the CPU's fast interpreter.
+/// Loads a model as [`load`] does, for the CPU's fast interpreter.
 ///
 /// # Errors
 /// As for [`load`], and options that mean the reference.

@@ -98,7 +98,7 @@ pub const VARIABLES: &[(&str, Means)] = &[
     ("SPEC_DRAFT_N_CPU_MOE", Value("--n-cpu-moe-draft")),
 ];
 
-/// Those that [`super::fetch`] reads.
+/// Variables of the environment that [`super::fetch`] reads.
 const FETCHED: [&str; 5] = ["MODEL", "MODEL_URL", "HF_REPO", "HF_FILE", "OFFLINE"];
 
 /// Puts the flags of variables behind the command's name, and adds what is to be told of others to the notes. `set` has the variables of

@@ -34,9 +34,9 @@ enum Source {
 /// Which row of others a row is.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// Of each head's rows, the two halves' alternate.
+    /// In each head's rows, those of the first half alternate with those of the second.
     Interleave { head: usize },
-    /// Of each `of` rows, `take` from `start` on, `step` apart.
+    /// From every `of` rows, takes `take` rows from `start` on, `step` apart.
     Take { of: usize, take: usize, start: usize, step: usize },
 }
 
@@ -100,7 +100,7 @@ impl Weights {
         Ok(column.reshape(shape))
     }
 
-    /// The same elements in another shape.
+    /// These elements, in the same order, in another shape.
     pub fn reshape(mut self, shape: Vec<usize>) -> Weights {
         self.shape = shape;
         self

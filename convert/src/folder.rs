@@ -13,7 +13,7 @@ const MOST_PARTS: usize = 4096;
 /// A tensor of a file.
 #[derive(Clone, Debug)]
 pub struct StoredTensor {
-    /// As the file has it.
+    /// The tensor's name in the file.
     pub name: String,
     /// Dimensions, the contiguous one last.
     pub shape: Vec<usize>,

@@ -12,9 +12,9 @@ use std::path::Path;
 pub struct Count {
     /// All of them; negative for adapters.
     pub total: i64,
-    /// Those that every token uses.
+    /// Parameters that every token uses.
     pub shared: u64,
-    /// Those of one expert of each matrix.
+    /// Parameters of one expert of each matrix.
     pub expert: u64,
     /// Experts.
     pub experts: u64,

@@ -28,7 +28,7 @@ impl Map {
         Ok(Map { path: path.to_path_buf(), map })
     }
 
-    /// As it was opened.
+    /// The path that the file was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }

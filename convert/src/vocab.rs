@@ -159,7 +159,7 @@ impl Source<'_> {
         }
     }
 
-    /// As Llama's models have it: a SentencePiece model, the same in `tokenizer.json`, or BPE.
+    /// Writes a vocabulary as Llama's models have it: a SentencePiece model, the same in `tokenizer.json`, or BPE.
     ///
     /// # Errors
     /// As those.

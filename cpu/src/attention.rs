@@ -28,7 +28,7 @@ const QUERIES: usize = 32;
 pub struct Scores<'a> {
     /// Query heads, a multiple of the cache's heads.
     pub heads: usize,
-    /// Of the scores.
+    /// The factor of the scores, `1 / sqrt(head_dim)` in most models.
     pub scale: f32,
     /// Scores become `cap * tanh(score / cap)`.
     pub soft_cap: Option<f32>,

@@ -38,7 +38,7 @@ impl Buffer {
         Buffer::of(len).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
     }
 
-    /// Likewise; none where there is no such memory.
+    /// Memory of `len` bytes, zeroed; none where the system has no such memory.
     pub fn of(len: usize) -> Option<Buffer> {
         if len == 0 {
             return Some(Buffer { start: NonNull::<u64>::dangling().cast(), len, owned: Owned::None });
@@ -53,7 +53,7 @@ impl Buffer {
         Some(Buffer { start: NonNull::new(start)?, len, owned: Owned::Heap(layout) })
     }
 
-    /// Of pages of its own, which cost nothing until they are touched.
+    /// Memory in pages of its own, which cost nothing until they are touched.
     #[cfg(target_os = "linux")]
     fn pages(len: usize) -> Option<Buffer> {
         use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
@@ -156,7 +156,7 @@ pub(crate) struct DisjointParts<T>(*mut T, usize);
 unsafe impl<T: Send> Sync for DisjointParts<T> {}
 
 impl<T> DisjointParts<T> {
-    /// Of a slice that nobody else touches meanwhile.
+    /// Parts of `all`, a slice that nobody else touches meanwhile.
     pub fn new(all: &mut [T]) -> DisjointParts<T> {
         DisjointParts(all.as_mut_ptr(), all.len())
     }

@@ -25,7 +25,7 @@ pub struct Shape {
 
 /// A matrix as a file has it.
 pub struct FileMatrix<'a, 'i, E> {
-    /// Of its blocks.
+    /// The weight format of the blocks in the file.
     pub format: &'static Format,
     /// How much there is of it.
     pub shape: Shape,

@@ -58,9 +58,9 @@ elements! {
 
 /// How rows of weights meet columns of the input, some elements at a time.
 trait DotKernel<S: Simd> {
-    /// Of one row.
+    /// Elements of one row of weights.
     type W: Copy;
-    /// Of one column.
+    /// Elements of one column of the input.
     type X: Copy;
     /// Elements that meet at a time.
     const STEP: usize;

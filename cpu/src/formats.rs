@@ -114,7 +114,7 @@ fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// The same byte eight times.
+/// A word of eight bytes that all are `b`.
 const fn times_8(b: u8) -> u64 {
     u64::from_le_bytes([b; 8])
 }

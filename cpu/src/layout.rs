@@ -119,7 +119,7 @@ pub struct Layout {
     pub scales: Scales,
     /// What codes of up to four bits stand for; of more bits, what is added to all of them is the first entry.
     pub table: [u8; 16],
-    /// Of all scales.
+    /// The factor of all scales.
     pub factor: f32,
 }
 

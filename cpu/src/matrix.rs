@@ -39,7 +39,7 @@ pub struct Matrix<'a> {
 pub struct Input<'a> {
     /// Floats.
     pub floats: &'a [f32],
-    /// The same in 8 bits.
+    /// The input in 8 bits, with scales.
     pub acts: &'a Acts,
 }
 

@@ -24,11 +24,11 @@ const LOOPS: usize = 1000;
 pub struct Rates {
     /// Bytes per second of a loop that only reads.
     pub read: f64,
-    /// Of one that copies, bytes read and bytes written together.
+    /// Bytes per second of a loop that copies, bytes read and bytes written together.
     pub copy: f64,
     /// Operations per second, two for each multiply-add of floats in registers.
     pub fma: f64,
-    /// Likewise of bytes, as products with activations of 8 bits add them up.
+    /// Operations per second of dot products of bytes, as products with activations of 8 bits add them up.
     pub dot: f64,
     /// Seconds that a loop takes in which nothing is done.
     pub start: f64,

@@ -15,7 +15,7 @@ const COLUMNS: usize = 512;
 pub struct ScaledMatrix<'a> {
     /// The matrix, of one part.
     pub matrix: &'a Matrix<'a>,
-    /// Of the product, before the bias.
+    /// The factor of the product, before the bias.
     pub scale: f32,
     /// `[rows]`, added; with experts, `[experts, rows]`.
     pub bias: Option<&'a [f32]>,
@@ -46,9 +46,9 @@ pub struct RoutedExpert {
     pub expert: u32,
     /// What its output is multiplied with.
     pub weight: f32,
-    /// Of the product with the gate.
+    /// The factor of the product with the gate.
     pub gate_scale: f32,
-    /// Of the product with up.
+    /// The factor of the product with up.
     pub up_scale: f32,
 }
 
@@ -217,7 +217,8 @@ impl Cpu {
         });
     }
 
-    /// Of each choice, `out [n * used, rows]` = what `by` makes of `x · gateᵀ` and `x · upᵀ` with its expert's matrices, biases and row
+    /// Computes for each choice `out [n * used, rows]` = what `by` makes of `x · gateᵀ` and `x · upᵀ` with its expert's matrices, biases
+    /// and row
     /// of `x`.
     ///
     /// # Panics
@@ -299,7 +300,8 @@ impl Cpu {
         });
     }
 
-    /// Of each choice, `out [n * used, rows] = x · matrixᵀ` with its expert's; `x` has a row for each choice, if these have inputs of
+    /// Computes for each choice `out [n * used, rows] = x · matrixᵀ` with its expert's; `x` has a row for each choice, if these have
+    /// inputs of
     /// their own, else one for all of a row.
     ///
     /// # Panics

@@ -17,7 +17,7 @@ pub fn silu_times(isa: Isa, a: &[f32], b: &[f32], out: &mut [f32]) {
 }
 
 entries! {
-    /// Of `len` floats, a multiple of 16: `silu(a) * b`.
+    /// `out = silu(a) * b` for `len` floats, a multiple of 16.
     fn gate(a: *const f32, b: *const f32, out: *mut f32, len: usize) = gate_lanes;
     /// One row: `x / sqrt(mean(x²) + eps) * weight`.
     fn norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = norm_row;

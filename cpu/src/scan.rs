@@ -76,7 +76,7 @@ pub struct Scan<'a> {
     pub fade: Fade<'a>,
     /// Whether that has `k_dim` columns per head instead of one.
     pub by_column: bool,
-    /// Of the result.
+    /// The factor of the result.
     pub scale: f32,
 }
 

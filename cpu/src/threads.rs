@@ -21,7 +21,7 @@ pub fn usual() -> usize {
     threads_of(known, system::cores(&allowed), system::quota())
 }
 
-/// Of so many processors that the standard library knows, physical cores, and processors' worth of a quota.
+/// The number of threads, from the processors that the standard library knows, physical cores, and processors' worth of a quota.
 fn threads_of(known: usize, cores: Option<usize>, quota: Option<usize>) -> usize {
     let cores = cores.unwrap_or(known).max(1);
     quota.map_or(cores.min(known), |quota| cores.min(quota)).max(1)
@@ -32,7 +32,7 @@ pub fn places(numa: Numa) -> Vec<usize> {
     place_threads(numa, &system::nodes(), &system::allowed(), system::here())
 }
 
-/// Likewise of these nodes, for a process that may run on `allowed` and started on `here`.
+/// Processors for threads, one after the other each, from `nodes`, for a process that may run on `allowed` and started on `here`.
 fn place_threads(numa: Numa, nodes: &[Vec<usize>], allowed: &[usize], here: usize) -> Vec<usize> {
     let of = |node: &Vec<usize>| node.iter().copied().filter(|p| allowed.contains(p)).collect::<Vec<_>>();
     if numa == Numa::Numactl {

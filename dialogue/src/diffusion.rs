@@ -54,17 +54,17 @@ pub struct Settings {
     pub steps: usize,
     /// Positions of the window, the prompt's too.
     pub window: usize,
-    /// Of all generators.
+    /// The seed of all generators.
     pub seed: u32,
-    /// Of the draw; at 0 logits stay as they are.
+    /// The temperature of the draw; at 0 logits stay as they are.
     pub temperature: f32,
     /// Candidates kept; 0 or below is all.
     pub top_k: i32,
     /// Probability kept; 1 is all.
     pub top_p: f32,
-    /// See [`Algorithm`].
+    /// Which drawn ids are kept at each step.
     pub algorithm: Algorithm,
-    /// See [`Schedule`].
+    /// How many masks each step takes.
     pub schedule: Schedule,
     /// Above 0 masks are drawn by their confidence divided by this, with none left out for having been drawn.
     pub algorithm_temperature: f32,
@@ -162,7 +162,7 @@ struct Writing<'a> {
     n_prompt: usize,
     rng: Twister,
     chain: Chain,
-    /// Of the masks, with a temperature of their own.
+    /// Chooses the masks, with a temperature of its own.
     picks: Chain,
 }
 
@@ -299,7 +299,7 @@ impl Writing<'_> {
         Ok(logits)
     }
 
-    /// The same of a window whose prompt is seen up to `seen`, with masks in place of the rest of it.
+    /// Logits of `rows`, `[rows, vocab]`, of a window whose prompt is seen up to `seen`, with masks in place of the rest of it.
     fn pass(&mut self, seen: usize, rows: &[usize]) -> Result<Vec<f32>> {
         let id = |pos: usize, id: u32| if (seen..self.n_prompt).contains(&pos) { self.settings.mask } else { id };
         let row = |(pos, own): (usize, &u32)| Row {

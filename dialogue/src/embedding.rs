@@ -94,7 +94,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// As many texts of `lens` ids as `max_rows` rows hold, but one at least.
+    /// Steps over texts of `lens` ids, each of as many texts as `max_rows` rows hold, but one at least.
     pub fn new(lens: &[usize], max_rows: usize) -> Steps {
         let mut steps = Steps { texts: Vec::new(), n_seqs: 1, n_ctx: 1, cache_positions: BLOCK };
         let (mut rows, mut positions) = (0, 0);

@@ -141,7 +141,7 @@ impl Projector {
         Self::of(Gguf::open_with(path, access)?, options, engine)
     }
 
-    /// As [`Projector::open`], of a file that is read already.
+    /// Opens a projector as [`Projector::open`] does, from a file that is read already.
     ///
     /// # Errors
     /// As [`Projector::open`].
@@ -309,7 +309,7 @@ impl Projector {
         })
     }
 
-    /// Likewise, taken from what is kept of media encoded before, where `key` stands for the same inputs.
+    /// Encodes a medium, or takes it from the media encoded before if `key` is among them.
     fn encode_once(&self, key: u64, medium: &pumex_media::Medium) -> Result<Arc<[f32]>> {
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = kept().iter().find(|e| e.key == key) {
@@ -339,7 +339,8 @@ impl Projector {
         })
     }
 
-    /// Likewise of a text with as many marks as media, whose parts between them `encode` makes ids of; it is told which is the first.
+    /// The ids and media of a text with as many marks as media, whose parts between them `encode` makes ids of; it is told which is the
+    /// first.
     ///
     /// # Errors
     /// As [`Projector::feed`]; those of `encode`.

@@ -18,7 +18,7 @@ impl Reply {
         Reply { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
     }
 
-    /// The same of an answer that must call something.
+    /// This reply, for an answer that must call a function.
     pub fn must_call(self) -> Reply {
         Reply { parser: self.parser.must_call(), ..self }
     }

@@ -48,7 +48,7 @@ pub enum AnswerEnd {
     Turn,
     /// One of the texts that end it came.
     Text,
-    /// As many tokens as were asked for.
+    /// The answer has as many tokens as were asked for.
     Limit,
     /// The context holds no further token.
     ContextFull,
@@ -92,7 +92,7 @@ pub struct Speaker<'a> {
     calls: usize,
 }
 
-/// See [`Speaker::watch_prompts`].
+/// Is told how many ids of a prompt are read, and of how many: see [`Speaker::watch_prompts`].
 pub type OnPrompt<'a> = Box<dyn FnMut(usize, usize) + 'a>;
 
 /// What an answer is so far.

@@ -85,7 +85,7 @@ impl Style {
         self.ends.contains(&id)
     }
 
-    /// Those ids.
+    /// Ids that end an answer.
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
@@ -159,7 +159,7 @@ impl Style {
         self.prompt_of(messages.iter().map(Message::json).collect(), true)
     }
 
-    /// Likewise of messages as OpenAI's API has them; without `generation` the prompt does not open an answer.
+    /// The prompt for messages as OpenAI's API has them; without `generation` the prompt does not open an answer.
     ///
     /// # Errors
     /// The template's own.

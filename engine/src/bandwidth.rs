@@ -21,16 +21,16 @@ const TURN_BYTES: u64 = 64 * 256;
 /// Measured bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// Of a kernel that only reads.
+    /// Bytes per second of a kernel that only reads.
     pub read: f64,
-    /// Of a kernel that copies, bytes read and bytes written together.
+    /// Bytes per second of a kernel that copies, bytes read and bytes written together.
     pub copy: f64,
 }
 
 /// What is kept.
 #[derive(Serialize, Deserialize)]
 struct SavedBandwidth {
-    /// As the driver calls itself: another version may be faster.
+    /// The driver's name of itself: another version may be faster.
     driver: String,
     bandwidth: Bandwidth,
 }

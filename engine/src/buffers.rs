@@ -30,7 +30,7 @@ pub(super) struct Slot {
     pub logits: Option<Buffer>,
     /// Masks of its output rows, as large as those of any step so far.
     pub masks: Option<Buffer>,
-    /// Likewise, what is listed of them.
+    /// The shortlists of its output rows, as large as those of any step so far.
     pub lists: Option<Buffer>,
     /// Vectors of its rows, as large as the largest step with such so far.
     pub vectors: Option<Buffer>,
@@ -65,7 +65,7 @@ pub(super) struct DeviceState {
     pub arena: Buffer,
     /// Id per sequence, see [`Layout::sampled_word_count`].
     pub sampled: Buffer,
-    /// Of the parameters.
+    /// The layout of the parameters.
     pub layout: Layout,
     /// By slot.
     pub slots: Vec<Slot>,

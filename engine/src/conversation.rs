@@ -116,7 +116,7 @@ pub fn generate(
     generate_within(runner, request, sampler, None, on_token)
 }
 
-/// Likewise, a text of a constraint, which has seen nothing of it yet. Where the constraint is over, the text is.
+/// Generates like [`generate`] a text of a constraint, which has seen nothing of it yet. Where the constraint is over, the text is.
 ///
 /// # Errors
 /// As [`generate`]; a constraint that allows nothing: no id is handed out that it does not allow.
@@ -273,7 +273,7 @@ enum Ahead {
     Largest,
     /// By the sampler's chain.
     Sampled,
-    /// Likewise, of what a constraint allows.
+    /// By the sampler's chain, from what a constraint allows.
     Constrained,
 }
 

@@ -72,7 +72,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// The same, whose keys and values are rounded to such elements when they are kept; they are f32 unless told.
+    /// This runner, whose keys and values are rounded to such elements when they are kept; they are f32 unless told.
     pub fn keeping(mut self, k: Elements, v: Elements) -> Self {
         self.elements = [k, v];
         self

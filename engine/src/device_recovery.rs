@@ -248,7 +248,7 @@ impl Runner for Reviving<'_> {
         self.get(|runner| runner.lists()).unwrap_or(false)
     }
 
-    /// Of a step before the device was lost there are none any more.
+    /// Logits of the last step; of one before the device was lost there are none any more.
     fn last_logits(&mut self) -> Result<Vec<f32>> {
         self.own()?.last_logits()
     }

@@ -35,7 +35,7 @@ pub fn bucket(n: usize, max_rows: usize) -> usize {
 pub struct Step {
     /// The commands.
     pub recording: Recording,
-    /// Those that choose ids, where they are apart ([`Shape::later`]).
+    /// The recording of the ops that choose ids, where they are apart ([`Shape::later`]).
     pub choice: Option<Recording>,
     /// Where in the arena logits lie.
     pub logits_at: u64,

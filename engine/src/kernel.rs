@@ -62,7 +62,7 @@ impl Kernels {
         }
     }
 
-    /// The same, of which one kernel, or, by [`SUBGROUPS`], each that uses subgroups, takes weights for what they are not: a compiler's
+    /// This set, of which one kernel, or, by [`SUBGROUPS`], each that uses subgroups, takes weights for what they are not: a compiler's
     /// fault, for tests.
     pub fn spoiling(self, spoilt: Option<&'static str>) -> Self {
         Kernels { spoilt, ..self }

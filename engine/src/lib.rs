@@ -89,7 +89,7 @@ pub struct Options {
     pub checkpoints: u32,
     /// Most rows of a step.
     pub max_rows: u32,
-    /// As many instead, if that is more, on a device for which long steps are fast and that has room for them.
+    /// Rows of a step instead of `max_rows`, if that is more, on a device for which long steps are fast and that has room for them.
     pub rows_with_room: u32,
     /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
     pub cache_positions: Option<u32>,
@@ -235,7 +235,7 @@ pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Re
     load_on(gguf, device(options)?, options, progress)
 }
 
-/// As [`load`], on what [`device`] gave for the same options.
+/// Loads a model as [`load`] does, on what [`device`] gave for the same options.
 ///
 /// # Errors
 /// As [`load`].

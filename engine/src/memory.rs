@@ -29,19 +29,19 @@ const DRIVER_BYTES: u64 = 1 << 20;
 pub struct MemoryPlan {
     /// Positions of a sequence.
     pub n_ctx: usize,
-    /// Of the cache.
+    /// Blocks of the KV cache.
     pub blocks: usize,
     /// Bytes of the weights; those of a file whose own pages are used are no buffers.
     pub weights: u64,
     /// Bytes of the cache: keys and values, and recurrent states.
     pub cache: u64,
-    /// Those of recurrent states.
+    /// Bytes of recurrent states.
     pub recurrent: u64,
     /// Bytes of all other buffers taken at the start: tables of formats, scratch, parameters and results.
     pub buffers: u64,
-    /// Those of parameters, which the host writes.
+    /// Bytes of parameters, which the host writes.
     pub params: u64,
-    /// Those of results, which the host reads.
+    /// Bytes of results, which the host reads.
     pub results: u64,
     /// Bytes that recordings may take later, at most.
     pub recordings: u64,
@@ -115,7 +115,7 @@ pub(super) struct StepSize {
     pub max_rows: usize,
 }
 
-/// Of a device that copies weights, if it `stages` them.
+/// The memory of a plan on a device that copies weights, if it `stages` them.
 fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<MemoryPlan> {
     let StepSize { arena, max_rows } = step;
     let (k, v) = options.cache_types();

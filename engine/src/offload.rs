@@ -360,7 +360,7 @@ pub fn place_layers<'a>(
     }
 }
 
-/// As many of the last layers on the device as there is room for; a runner of the device alone where that is all of them.
+/// A runner with as many of the last layers on the device as there is room for; a runner of the device alone where that is all of them.
 ///
 /// # Errors
 /// What is no lack of memory; a device without room for a single layer.

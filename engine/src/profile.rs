@@ -49,9 +49,9 @@ pub struct Options {
 /// What a device does at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Roof {
-    /// Of its memory.
+    /// Bytes per second of its memory.
     pub bandwidth: Bandwidth,
-    /// Of its instructions; none where only memory was measured.
+    /// Operations per second of its instructions; none where only memory was measured.
     pub compute: Option<Compute>,
     /// What starting a dispatch, or a loop of all threads, takes, microseconds.
     pub start_us: f64,
@@ -60,19 +60,19 @@ pub struct Roof {
 /// Measured operations per second, two for a product that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compute {
-    /// Of floats.
+    /// Operations per second with floats.
     pub floats: f64,
-    /// Of bytes, with which quantized weights multiply.
+    /// Operations per second with bytes, with which quantized weights multiply.
     pub bytes: f64,
 }
 
 impl Roof {
-    /// Of a GPU.
+    /// The roof of a GPU.
     pub fn gpu(bandwidth: Bandwidth) -> Roof {
         Roof { bandwidth, compute: None, start_us: DISPATCH_US }
     }
 
-    /// Of the CPU.
+    /// The roof of the CPU.
     pub fn cpu(rates: Rates) -> Roof {
         Roof {
             bandwidth: Bandwidth { read: rates.read, copy: rates.copy },
@@ -104,7 +104,7 @@ pub struct Cost {
     pub gb_per_s: f64,
     /// Operations by time, in 10^9 per second: of floats, and on the CPU with quantized weights of bytes.
     pub gflop_per_s: f64,
-    /// Of the bytes per second, how much of what memory reads.
+    /// Bytes per second, as a share of what memory reads.
     pub share: f64,
     /// Least time of the bytes or, if it is longer, of the operations, as far as they were measured, and of the dispatches.
     pub floor_us: f64,
@@ -162,7 +162,7 @@ pub struct OpCost {
 /// All ops of a kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct OpTotals {
-    /// See [`Work::op`].
+    /// The op and those merged into it: see [`Work::op`].
     pub op: String,
     /// Types of the matrices.
     pub types: String,
@@ -197,9 +197,10 @@ pub struct Profile {
     pub roof: Roof,
     /// Time of the step without stamps; of a GPU, its own.
     pub token_us: f64,
-    /// Likewise, with products that follow each other in one dispatch, as decoding does it; none where it does not.
+    /// Time of the step without stamps, microseconds, with products that follow each other in one dispatch, as decoding does it; none
+    /// where it does not.
     pub megakernel_us: Option<f64>,
-    /// Likewise, with a stamp behind every op.
+    /// Time of the step with a stamp behind every op, microseconds.
     pub stamped_us: f64,
     /// What a stamp was found to cost, which is taken off every op (at most half of it).
     pub stamp_us: f64,

@@ -45,7 +45,7 @@ impl Session {
         Session { limits, blocks: Blocks::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
     }
 
-    /// Likewise, with sequences that begin with a source if `encodes`.
+    /// This session, whose sequences begin with a source if `encodes`.
     #[must_use]
     pub fn encoding(self, encodes: bool) -> Session {
         Session { encodes, ..self }
@@ -160,7 +160,7 @@ impl Session {
         still
     }
 
-    /// As [`Blocks::adopt`]; the sequence has no sampled id.
+    /// Makes room for a sequence as [`Blocks::adopt`] does; the sequence has no sampled id.
     ///
     /// # Errors
     /// As [`Blocks::adopt`], and more positions than the context has.
@@ -174,7 +174,7 @@ impl Session {
         self.blocks.adopt(seq, kept)
     }
 
-    /// As [`Blocks::adopt_beside`]; the sequence has no sampled id.
+    /// Makes room for a sequence as [`Blocks::adopt_beside`] does; the sequence has no sampled id.
     ///
     /// # Errors
     /// As [`Blocks::adopt_beside`].
@@ -183,7 +183,7 @@ impl Session {
         self.blocks.adopt_beside(beside, seq, kept)
     }
 
-    /// As [`Blocks::fork`]; `to` has no sampled id.
+    /// Copies the beginning of a sequence as [`Blocks::fork`] does; `to` has no sampled id.
     ///
     /// # Errors
     /// As [`Blocks::fork`].

@@ -118,7 +118,8 @@ pub fn save(path: &Path, fingerprint: u64, ids: &[u32], runner: &mut dyn Runner,
     save_all(path, fingerprint, SequenceToSave { ids, seq, beginnings: &[] }, u64::MAX, runner).map(drop)
 }
 
-/// Likewise, with beginnings of it, in a file of at most `most` bytes. Whether it was not longer: else there is what there was.
+/// Writes a sequence as [`save`] does, with beginnings of it, in a file of at most `most` bytes. Whether it was not longer: else there is
+/// what there was.
 ///
 /// # Errors
 /// As [`save`].

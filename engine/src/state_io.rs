@@ -38,7 +38,7 @@ impl VulkanRunner {
         pieces
     }
 
-    /// Those of the pieces, from the first on, that fit the stage, and their bytes.
+    /// How many pieces, from the first on, fit the stage together, and their bytes.
     fn batch(pieces: &[CacheSpan]) -> (usize, u64) {
         let (mut count, mut bytes) = (0, 0);
         while let Some((.., len)) = pieces.get(count).filter(|(.., len)| bytes + len <= STAGE) {

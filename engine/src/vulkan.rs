@@ -32,11 +32,11 @@ pub(super) struct Flying {
     pub copies: Option<Recording>,
     /// Output rows as it lists them.
     pub outputs: Vec<OutputRow>,
-    /// Of which so many, the first ones, have logits for the host.
+    /// Output rows, the first ones, that have logits for the host.
     pub logits: usize,
     /// Sequences with a row whose token an earlier step samples.
     pub after_sampled: Vec<u32>,
-    /// Of these, sequences and rows of an earlier step that such an id should have come from, but had logits that are NaN.
+    /// Sequences and rows of an earlier step that such an id should have come from, but had logits that are NaN.
     pub spoilt: Vec<(u32, usize)>,
     /// Masks and lists of the output rows.
     pub choice: request::SamplingInputs,
@@ -62,7 +62,7 @@ struct Timing {
     steps: bool,
     /// Ops are, too.
     ops: bool,
-    /// Of all finished steps, microseconds.
+    /// Time of all finished steps on the GPU, microseconds.
     gpu_us: f64,
     last: StepTime,
 }
@@ -114,7 +114,7 @@ impl VulkanRunner {
         Self::load_with_other_parts(gguf, plan, &mut DeviceParts::new(device), options, progress)
     }
 
-    /// Likewise, beside runners of other parts of the model.
+    /// Loads a plan as [`VulkanRunner::load`] does, beside runners of other parts of the model.
     ///
     /// # Errors
     /// As [`VulkanRunner::new`].

@@ -178,7 +178,7 @@ fn room(len: u64) -> u64 {
 struct Pieces {
     /// Bytes of pieces that will be wanted.
     left: u64,
-    /// Of one piece.
+    /// The most bytes of one piece.
     most: u64,
     /// Bytes of the piece under way, and how many of them are taken.
     piece: u64,

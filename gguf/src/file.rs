@@ -25,7 +25,7 @@ enum TemporaryFile {
 
 /// A file being written that will replace `target`, or what stands there and is no file.
 pub struct Replacing {
-    /// As it was named, for messages.
+    /// The path that the user gave, for messages.
     asked: PathBuf,
     /// What its links lead to.
     target: PathBuf,

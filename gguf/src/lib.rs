@@ -65,7 +65,7 @@ impl Gguf {
         Self::open_with(path, Access::default())
     }
 
-    /// Likewise, in that way.
+    /// Opens `path`, and the others of a split set, mapped or read as `access` says.
     ///
     /// # Errors
     /// As [`Gguf::open`]; memory that does not suffice for what is read.
@@ -106,7 +106,7 @@ impl Gguf {
         }
     }
 
-    /// The same file with this metadata in place of its own, for those who read it.
+    /// This file with `pairs` as metadata in place of its own, for those who read it.
     pub fn with_meta(mut self, pairs: Vec<(String, Value)>) -> Gguf {
         pairs.into_iter().for_each(|(key, value)| self.meta.set(key, value));
         self

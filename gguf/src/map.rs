@@ -46,7 +46,7 @@ struct Mapped {
     #[cfg(target_os = "linux")]
     watch: Option<sigbus::Watch>,
     map: memmap2::Mmap,
-    /// Of a file that was not read.
+    /// Identifies a file that is mapped; none where it was read.
     file: Option<Was>,
 }
 
@@ -84,7 +84,7 @@ impl Map {
         Self::open_with(path, Access::default())
     }
 
-    /// Likewise, or reads it; all of it is there then.
+    /// Maps a regular file, or reads it, as `access` says; where it is read, all of it is there then.
     ///
     /// # Errors
     /// As [`Map::open`]; memory that does not suffice, a file that became shorter meanwhile.

@@ -27,7 +27,7 @@ use writer::{call_schema, is_text, schema_enum, pattern, properties, regex, Writ
 /// Which calls a reply may or must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model calls functions or answers, whichever it likes.
     #[default]
     Auto,
     /// None: the model is not told of any function.

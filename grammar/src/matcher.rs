@@ -16,7 +16,7 @@ impl Matcher {
         Matcher { vocabulary, inner, dropped: Arc::from([]) }
     }
 
-    /// The same, of a source of which that is not held to.
+    /// This matcher, of a source of which `dropped` is not enforced.
     pub fn with_unenforced(self, dropped: Vec<String>) -> Matcher {
         Matcher { dropped: dropped.into(), ..self }
     }

@@ -25,7 +25,7 @@ pub enum Source {
     Gbnf(String),
     /// A JSON text of a schema, as generators write it.
     JsonSchema(String),
-    /// The same, of a schema that [`Vocabulary::split_unenforced`] made.
+    /// A JSON text of a schema that [`Vocabulary::split_unenforced`] made.
     Held(String),
     /// Any JSON object.
     JsonObject,
@@ -207,7 +207,7 @@ impl Vocabulary {
         }
     }
 
-    /// The same of a source; those that are no schemas are as they were.
+    /// A source that can be held to, and what of the given one it does not say; sources that are no schemas stay as they were.
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`].
@@ -230,7 +230,8 @@ impl Vocabulary {
         self.matcher_within(source, LONGEST)
     }
 
-    /// Likewise, in so much time at most, about: parts of the compiler that are bounded otherwise go on to their end.
+    /// Compiles a source into a matcher of a new text, in `longest` at most, about: parts of the compiler that are bounded otherwise go on
+    /// to their end.
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`]; a source that takes longer.

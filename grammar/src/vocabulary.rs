@@ -66,7 +66,8 @@ fn limits() -> ParserLimits {
 }
 
 impl Vocabulary {
-    /// Of tokens in the order of their ids. `ends` are those that end a text: they are allowed where a grammar may end, and nowhere
+    /// A vocabulary of tokens in the order of their ids. `ends` are those that end a text: they are allowed where a grammar may end, and
+    /// nowhere
     /// else unless it names them.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As the variables of the environment say; those of llama.cpp before those of the Hub's own tools.
+    /// Settings as the variables of the environment say; those of llama.cpp before those of the Hub's own tools.
     ///
     /// # Errors
     /// No variable that names a folder; an endpoint that is no URL; a token that no header can hold.
@@ -82,7 +82,7 @@ impl Settings {
         Settings { token: self.token.clone().filter(|_| host == Host::Hub), ..self.clone() }
     }
 
-    /// Likewise, with a token.
+    /// These settings with a token, which is the Hub's alone.
     ///
     /// # Errors
     /// One that no header can hold.

@@ -22,7 +22,7 @@ pub struct RemoteFile<'a> {
     pub name: &'a str,
     /// Bytes, if known before.
     pub size: Option<u64>,
-    /// Of the contents, if known before.
+    /// The SHA-256 of the contents, if known before.
     pub sha256: Option<&'a str>,
 }
 

@@ -46,7 +46,7 @@ pub struct Head {
     pub etag: Option<String>,
     /// What the Hub says of the file behind a redirect.
     pub sha256: Option<String>,
-    /// Likewise, bytes.
+    /// The size, bytes, that the Hub says of the file behind a redirect.
     pub size: Option<u64>,
 }
 

@@ -50,7 +50,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of `user/repo[:quant]`, `modelscope:user/repo[:quant]` or `ollama:[user/]model[:tag]`.
+    /// Reads a name: `user/repo[:quant]`, `modelscope:user/repo[:quant]` or `ollama:[user/]model[:tag]`.
     ///
     /// # Errors
     /// Anything else.
@@ -58,7 +58,7 @@ impl Name {
         Name::of(Host::Hub, text)
     }
 
-    /// Likewise, where a name without a host is one of `usual`.
+    /// Reads a name, where one without a host is of the host `usual`.
     ///
     /// # Errors
     /// Anything else.
@@ -113,7 +113,7 @@ pub struct RepositoryFile {
     pub path: String,
     /// The cache's name of its contents.
     pub blob: String,
-    /// Of its contents, hexadecimal; none where the Hub does not tell.
+    /// The SHA-256 of its contents, hexadecimal; none where the Hub does not tell.
     pub sha256: Option<String>,
     /// Bytes.
     pub size: u64,
@@ -122,7 +122,7 @@ pub struct RepositoryFile {
 }
 
 impl Repo {
-    /// Of `user/name` or `user/name:quant`.
+    /// Reads `user/name` or `user/name:quant`.
     ///
     /// # Errors
     /// Anything else.

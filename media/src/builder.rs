@@ -26,7 +26,7 @@ pub struct Attention {
     pub heads: usize,
     /// Heads of k and v.
     pub kv_heads: usize,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
     /// Which keys each query sees; all without.
     pub spans: Option<Spans>,
@@ -135,7 +135,7 @@ impl<'a> Builder<'a> {
         self.intern(name, (1, len), false, true)
     }
 
-    /// Likewise, if the file has it.
+    /// A tensor as a vector of `len` floats; none where the file has no such tensor.
     ///
     /// # Errors
     /// Another number of elements.
@@ -165,7 +165,7 @@ impl<'a> Builder<'a> {
         self.intern(name, (rows, cols), false, false)
     }
 
-    /// Likewise of a tensor that is stored as `[cols, rows]`: its fastest varying length is what comes out.
+    /// A matrix of a product, from a tensor that is stored as `[cols, rows]`: its fastest varying length is what comes out.
     ///
     /// # Errors
     /// No such tensor; another number of columns.
@@ -201,7 +201,7 @@ impl<'a> Builder<'a> {
         Ok(val)
     }
 
-    /// The same numbers as other rows.
+    /// The numbers of `x`, in the same order, as `rows` rows of `cols` columns.
     ///
     /// # Errors
     /// Another number of numbers.
@@ -262,7 +262,7 @@ impl<'a> Builder<'a> {
         self.linear_of(part, name)
     }
 
-    /// Likewise of some columns.
+    /// The linear layer `name.weight` over some columns of a value, with `name.bias` if there is one.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -308,7 +308,7 @@ impl<'a> Builder<'a> {
         self.map_part(act, part, scale, join)
     }
 
-    /// Likewise of some columns.
+    /// `scale * act(a)` joined with another operand into a new value, where `a` is some columns of a value.
     ///
     /// # Errors
     /// An operand that does not go into the result.

@@ -39,7 +39,7 @@ pub struct Clip {
     pub modality: Modality,
     /// `clip.projector_type`, or that of the modality.
     pub projector: String,
-    /// Of the feed-forward parts.
+    /// The activation of the feed-forward parts.
     pub activation: Activation,
     /// Width of the tower's rows (`embedding_length`).
     pub width: usize,
@@ -82,7 +82,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Of one modality of a file.
+    /// The keys of one modality of a file.
     pub fn new(source: &'a dyn Source, modality: Modality) -> Keys<'a> {
         Keys { source, modality }
     }
@@ -117,7 +117,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Likewise, with what holds if the key is not there.
+    /// A whole number from 1 on, or `default` where the key is not there.
     ///
     /// # Errors
     /// Another number than a whole one from 1 on.
@@ -169,7 +169,7 @@ impl<'a> Keys<'a> {
 
 /// The most rows and columns that a size of the metadata may say: larger ones are lies.
 const MOST: usize = 1 << 20;
-/// Likewise for columns of a head.
+/// The most columns that a head of the metadata may have: larger numbers are lies.
 const HEAD: usize = 1 << 12;
 
 impl Clip {

@@ -60,7 +60,7 @@ impl Picture {
         &self.pixels
     }
 
-    /// Likewise, as the picture's own.
+    /// Red, green and blue of each pixel, row by row, `[height, width, 3]`, without a copy.
     pub(crate) fn into_pixels(self) -> Vec<u8> {
         self.pixels
     }

@@ -38,12 +38,12 @@ struct GraphRun<'g> {
 }
 
 impl<S: Source> Interpreter<S> {
-    /// Of a file's weights.
+    /// An interpreter with the weights of `source`.
     pub fn new(source: S) -> Interpreter<S> {
         Interpreter { source, products: None, floats: Mutex::default() }
     }
 
-    /// Of a file's weights, with products by these kernels.
+    /// An interpreter with the weights of `source`, and products by these kernels.
     pub fn with_products(source: S, products: Box<dyn Products>) -> Interpreter<S> {
         Interpreter { source, products: Some(products), floats: Mutex::default() }
     }

@@ -47,7 +47,7 @@ pub fn prepare_picture(
     Ok(setting.surround(model, pieces))
 }
 
-/// Likewise for two pictures of one size that follow each other in time and become one medium with two inputs.
+/// What stands in a prompt for two pictures of one size that follow each other in time and become one medium with two inputs.
 ///
 /// # Errors
 /// Those of [`prepare_picture`], a projector that takes no pairs, and pictures of two sizes.

@@ -41,7 +41,7 @@ impl Builder {
         out
     }
 
-    /// Likewise, where ids of a list of pairs stand for others.
+    /// Token ids → embedding rows, `[n, dim]`, where the list of pairs `list` puts ids in place of others.
     pub fn embed_instead(&mut self, weight: Weight, list: usize) -> Val {
         let out = self.value("x", self.weights[weight.0].cols, Rows::Step);
         self.ops.push(Op::Embed { weight, instead: Some(list), out });
@@ -104,7 +104,7 @@ impl Builder {
         out
     }
 
-    /// The same with the matrices `[gate, up]` and `biases` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
+    /// Gated products with the matrices `[gate, up]` and `biases` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
     pub fn matmul_gated_experts(
         &mut self,
         x: Val,
@@ -196,7 +196,7 @@ impl Builder {
         self.value(name, width, Rows::Step)
     }
 
-    /// Likewise, for every output row.
+    /// A value of `width` columns for every output row, to be written by parts.
     pub fn outputs(&mut self, name: &'static str, width: usize) -> Val {
         self.value(name, width, Rows::Output)
     }
@@ -387,7 +387,7 @@ impl Builder {
         self.by_row = Some(by_row);
     }
 
-    /// Likewise to the residual stream, by the route's weight.
+    /// Adds to the residual stream what pairs beside a matrix give, times the route's weight.
     fn add_beside_residual(&mut self, x: Val, part: &MatPart, residual: Val) {
         let Some(by_row) = self.by_row.take() else { return };
         for pair in self.adapter_pairs(&by_row, part).cloned().collect::<Vec<_>>() {

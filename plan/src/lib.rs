@@ -133,7 +133,7 @@ pub struct Plan {
     /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each, and of attention's biases. Layers name
     /// theirs.
     pub ropes: Vec<Vec<f32>>,
-    /// Those that take their place in a context of more positions than so many (longrope).
+    /// The rotation's frequency factors in a context of more positions than so many (longrope).
     pub long_ropes: Option<(usize, Vec<Vec<f32>>)>,
     /// Tables of other numbers, which [`Arg::Table`] reads.
     pub numbers: Vec<Vec<f32>>,
@@ -155,7 +155,7 @@ pub struct Plan {
     pub logits: Val,
     /// Which ops are an encoder's, if it has one.
     pub encoder: Option<Encoder>,
-    /// Of each layer in the plan as a family built it, how many ops there are up to its end, and the residual stream `[n, dim]`; none
+    /// For each layer in the plan as a family built it, how many ops there are up to its end, and the residual stream `[n, dim]`; none
     /// where a layer ends in several values. [`Plan::add_adapters`] takes them out.
     pub layer_ends: Vec<(usize, Val)>,
 }

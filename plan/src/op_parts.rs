@@ -49,7 +49,7 @@ pub struct RopeNorm {
 pub struct Router {
     /// `[n, k]`
     pub x: Val,
-    /// Of `x`, if there is one.
+    /// The norm of `x`, if there is one.
     pub norm: Option<Norm>,
     /// `[experts, k]`
     pub part: MatPart,
@@ -80,7 +80,7 @@ pub struct MatPart {
     pub weight: Weight,
     /// Added to the product.
     pub bias: Option<Weight>,
-    /// Of the product, before the bias.
+    /// The factor of the product, before the bias.
     pub scale: f32,
 }
 

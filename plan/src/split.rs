@@ -157,7 +157,7 @@ impl Op {
         self.clone().weights_mut().into_iter().map(|w| *w).collect()
     }
 
-    /// Likewise, to change.
+    /// Every weight that the op reads, to be changed.
     pub fn weights_mut(&mut self) -> Vec<&mut Weight> {
         let mut all: Vec<Option<&mut Weight>> = Vec::new();
         match self {

@@ -26,7 +26,7 @@ pub enum Codebook {
 }
 
 impl Codebook {
-    /// Of weight `i` of a block: the byte with the low bits of its entry, the bit where the high ones start, how many they are,
+    /// How weight `i` of a block is found: the byte with the low bits of its entry, the bit where the high ones start, how many they are,
     /// and the bit that says whether it is negative.
     fn entry(self, i: usize) -> (usize, usize, usize, Option<usize>) {
         let l = i / 8;
@@ -102,7 +102,7 @@ impl BitSource {
         }
     }
 
-    /// As `shaders/glsl/repack.comp` reads it.
+    /// The word that `shaders/glsl/repack.comp` reads.
     pub fn word(self) -> u32 {
         match self {
             BitSource::Bit(at) => at as u32,
@@ -130,7 +130,8 @@ impl Codes {
     }
 }
 
-/// Of levels that nibbles choose, of which blocks have, from byte `at` on, the low nibbles of `half` bytes, then their high ones:
+/// Where bits of levels that nibbles choose come from, of which blocks have, from byte `at` on, the low nibbles of `half` bytes, then
+/// their high ones:
 /// those of a group are pairs, 0 and 2, 1 and 3, that are looked up together.
 pub(crate) fn nibbles(at: usize, half: usize, i: usize) -> BitSource {
     let (b, high) = (i / 8, i / 4 % 2);
@@ -138,13 +139,13 @@ pub(crate) fn nibbles(at: usize, half: usize, i: usize) -> BitSource {
     BitSource::Bit(8 * (at + weight / (2 * half) * half + weight % half) + 4 * (weight / half % 2) + i % 4)
 }
 
-/// Of codes of two bits: the weight that bit `i` is of. Sixteen of 64 weights follow each other, at bits 2k for the k-th sixteen.
+/// The weight that bit `i` of codes of two bits is of. Sixteen of 64 weights follow each other, at bits 2k for the k-th sixteen.
 pub(crate) fn of_pairs(i: usize) -> usize {
     let (b, k) = (i / 8, i / 2 % 4);
     b / 16 * 64 + 16 * k + b % 16
 }
 
-/// Of codes of one bit, signs for instance: the weight that bit `i` is of. Four of 32 are at bit g, for the g-th four.
+/// The weight that bit `i` of codes of one bit is of, signs for instance. Four of 32 are at bit g, for the g-th four.
 pub(crate) fn of_bits(i: usize) -> usize {
     let (b, g) = (i / 8, i % 8);
     b / 4 * 32 + 4 * g + b % 4

@@ -40,7 +40,7 @@ pub const FORMATS: &[Format] = &[
     nvfp4::FORMAT,
 ];
 
-/// Those of files, and what devices hold in place of some of them.
+/// All formats: those of files, and what devices hold in place of some of them.
 pub fn all() -> impl Iterator<Item = &'static Format> {
     FORMATS.iter().chain(EXPANDED)
 }

@@ -37,7 +37,8 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     }
 }
 
-/// Of each chunk of 64 weights, the low eight bits of the indices and two words of signs; then the indices' ninth bits.
+/// Where bit `i` of a device's codes comes from. Codes have of each chunk of 64 weights the low eight bits of the indices and two
+/// words of signs; then the indices' ninth bits.
 fn place(i: usize) -> BitSource {
     if i >= 8 * 64 {
         return BitSource::Bit(16 + 16 * (i - 8 * 64) + 8);

@@ -41,7 +41,7 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     }
 }
 
-/// Of each sub-block, its indices and a word of signs; then the scales of all.
+/// Where bit `i` of a device's codes comes from. Codes have of each sub-block its indices and a word of signs; then the scales of all.
 fn place(i: usize) -> BitSource {
     if i >= 8 * 64 {
         return BitSource::Bit(16 + 64 * ((i - 8 * 64) / 4) + 60 + i % 4);

@@ -30,7 +30,7 @@ pub(crate) fn allow(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-/// The same before the request itself.
+/// Tells a browser, before the request itself, which methods the page may use.
 pub(crate) fn allow_methods(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));

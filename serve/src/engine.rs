@@ -79,7 +79,7 @@ pub trait Engine: Send + Sync + 'static {
     /// No such model; a file that cannot be loaded; too little memory.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, Refusal>;
 
-    /// The same if nothing has to be waited for. Never blocks.
+    /// The model of that name or alias if it is loaded already. Never blocks.
     fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
     /// The model if it is loaded, to look at it: this is no use that keeps it from sleep. Never blocks.
@@ -159,7 +159,7 @@ pub trait Model: Send + Sync + 'static {
     /// A model that gives none, a text that is too long, a full queue.
     fn embed(&self, request: &Embed, reply: Vectors) -> Result<(), Refusal>;
 
-    /// Likewise for a score of each text for the query.
+    /// Queues texts for a score of each for the query, or refuses them at once.
     ///
     /// # Errors
     /// As [`Model::embed`]; a model that has no classifier.

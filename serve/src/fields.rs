@@ -18,7 +18,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of a body.
+    /// The fields of a body.
     ///
     /// # Errors
     /// It is no object.
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|v| !v.is_null())
     }
 
-    /// The same, which must be there.
+    /// A field of any type but null, which must be there.
     ///
     /// # Errors
     /// It is not.
@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// As [`Fields::integer`], of numbers that are not negative.
+    /// A whole number that is not negative, in `range`: see [`Fields::integer`].
     ///
     /// # Errors
     /// Its.

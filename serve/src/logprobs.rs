@@ -28,7 +28,7 @@ pub(crate) fn position(piece: &GeneratedToken) -> Value {
     json!({"id": piece.id, "token": text(&piece.bytes), "bytes": piece.bytes, "logprob": logprob, "top_logprobs": top})
 }
 
-/// The same of probabilities after the sampler's chain: none of those that are left is 0.
+/// One position as chats say it, with probabilities after the sampler's chain: none of those that are left is 0.
 pub(crate) fn sampled_probability(piece: &GeneratedToken) -> Value {
     let share = |logprob: f32| logprob.exp();
     let top: Vec<Value> = piece

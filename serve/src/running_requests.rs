@@ -71,7 +71,7 @@ impl Flow {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// The same, for those who poll.
+    /// The next event and the number of its request, for those who poll; none when all are over.
     pub fn poll(&mut self, cx: &mut Context) -> Poll<Option<(usize, Event)>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));

@@ -29,7 +29,7 @@ pub enum SamplingMode {
 }
 
 impl SamplingMode {
-    /// Of an answer on a runner.
+    /// How ids of `answer` are chosen on `runner`.
     pub fn of(runner: &dyn Runner, answer: &Answer) -> SamplingMode {
         let options: &SamplerOptions = answer.sampler.options();
         let constrained = answer.is_constrained();
@@ -63,17 +63,17 @@ pub struct Work {
     pub ids: Vec<u32>,
     /// What some of them stand for.
     pub media: Media,
-    /// Of these, the first ones that are a source.
+    /// Ids, the first ones, that are a source.
     pub source: usize,
     /// Positions that steps were started for.
     pub fed: usize,
     /// Where ids that are known begin to be the answer's: before, steps are a prompt's.
     pub prompt: usize,
-    /// Of its ids, those that its request gave, where its steps are its own.
+    /// Ids that the request gave, where its steps are its own.
     pub steady: Option<usize>,
     /// Ids that steps under way will give.
     pub unread: usize,
-    /// Of these, the first ones are not of use.
+    /// Ids, the first ones, that are of no use.
     pub skip: usize,
     /// Waits until the request's first answer has computed the prompt.
     pub parked: bool,
@@ -87,7 +87,7 @@ pub struct Work {
     pub checking: bool,
     /// Ids that were proposed, and those of them that stood.
     pub drafted: (usize, usize),
-    /// Of the ids proposed last, those that stood.
+    /// Ids proposed last that stood.
     pub stood: usize,
     /// Positions at which what it holds is kept, in rising order, for which a step ends there.
     pub marks: VecDeque<usize>,
@@ -167,8 +167,8 @@ impl Work {
         }
     }
 
-    /// Of `count` rows that it may take, those that cut no rows that see each other: fewer, or all of these if they are the first. At most
-    /// `most`.
+    /// How many of the next `count` rows a step may take without cutting rows that see each other: fewer, or all of these if they are
+    /// the first. At most `most`.
     pub fn whole(&self, count: usize, most: usize) -> usize {
         let Some(row) = self.media.row(self.fed + count).filter(|row| row.index > 0 && row.of.sees_itself()) else {
             return count;
@@ -192,7 +192,7 @@ impl Work {
         (self.fed + count + 1).saturating_sub(self.ids.len().max(self.fed + 1))
     }
 
-    /// Of its next `count` rows, those that something is told of: they are the prompt's, and another id of it follows.
+    /// How many of its next `count` rows something is told of: they are the prompt's, and another id of it follows.
     pub fn reported_rows(&self, count: usize) -> usize {
         match self.answer.tells_prompt() {
             true => self.prompt.saturating_sub(self.fed + 1).min(count),
@@ -242,7 +242,7 @@ pub struct Running {
     pub stalled: Option<Instant>,
     /// Rank of its admission: higher is younger.
     pub age: u64,
-    /// Of several answers, the positions of the prompt that the first computes for all; none once that is done.
+    /// For several answers, the positions of the prompt that the first computes for all; none once that is done.
     pub gate: Option<usize>,
     /// When the prompt was computed.
     pub prompt_done: Option<Instant>,
@@ -273,7 +273,7 @@ pub enum Gives {
 }
 
 impl Gives {
-    /// Of a row.
+    /// What a row with this output gives.
     pub fn of(output: &RowOutput) -> Gives {
         match output {
             RowOutput::Shortlist(_) => Gives::List,

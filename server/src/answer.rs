@@ -60,7 +60,7 @@ pub struct Answer {
     pub limit: Option<usize>,
     /// Tokens so far.
     pub generated: usize,
-    /// Of them, those of reasoning.
+    /// Tokens of reasoning among them.
     pub reasoned: usize,
     /// Whether a line break came.
     pub has_new_line: bool,
@@ -101,7 +101,7 @@ pub struct Plan {
     pub limit: Option<usize>,
     /// Most milliseconds.
     pub most_ms: Option<u64>,
-    /// See [`Answer::after_chain`].
+    /// Whether log-probabilities are those after the chain: see [`Answer::after_chain`].
     pub after_chain: bool,
     /// Whether ids that end answers are none.
     pub ignore_ends: bool,

@@ -15,7 +15,7 @@ pub struct View {
     pub metrics: Metrics,
     /// Scales of adapters where requests name none.
     pub scales: Vec<f32>,
-    /// Likewise for those keys whose holders set them.
+    /// Scales of adapters for those keys whose holders set them.
     pub own_scales: BTreeMap<String, Vec<f32>>,
     /// Since when there was nothing to do; none while there is.
     pub idle_since: Option<Instant>,
@@ -63,7 +63,7 @@ pub struct ModelStatus {
 }
 
 impl ModelStatus {
-    /// Of a model with so many slots of so many positions.
+    /// The status of a model with so many slots of so many positions.
     pub fn new((slots, n_ctx): (usize, usize), scales: Vec<f32>) -> ModelStatus {
         let view = View {
             slots: (0..slots).map(|id| idle(id, n_ctx)).collect(),

@@ -18,7 +18,7 @@ struct Node {
 struct Text {
     owner: String,
     ids: Vec<u32>,
-    /// Of which so many, the first ones, steady requests may go on from.
+    /// Ids, the first ones, that steady requests may go on from.
     steady: usize,
     /// When it was last of use.
     used: u64,
@@ -135,7 +135,7 @@ impl Prefixes {
         self.texts.get(&seq).map(|text| text.owner.as_str())
     }
 
-    /// Of the ids of a sequence, those that steady requests may go on from.
+    /// How many ids of a sequence steady requests may go on from.
     pub fn steady(&self, seq: u32) -> usize {
         self.texts.get(&seq).map_or(0, |text| text.steady)
     }

@@ -17,7 +17,7 @@ pub struct Eyes {
 }
 
 impl Eyes {
-    /// Of a model, as its settings say.
+    /// Opens the projector of a model, as its settings say.
     ///
     /// # Errors
     /// A projector that cannot be used.

@@ -48,9 +48,9 @@ pub struct Job {
     pub media: Vec<Arc<Medium>>,
     /// Ids of the prompt.
     pub prompt_tokens: usize,
-    /// Of the ids that answers go on from, the first ones that are a source.
+    /// Ids that answers go on from, the first ones, that are a source.
     pub source: usize,
-    /// Of them, found in the cache when it first ran; none: it did not yet.
+    /// Ids found in the cache when it first ran; none: it did not yet.
     pub cached: Option<usize>,
     /// The prompt's text.
     pub prompt: String,
@@ -62,7 +62,7 @@ pub struct Job {
     pub owner: String,
     /// The slot that it asks for.
     pub slot: Option<usize>,
-    /// Of the ids that answers go on from, those that it gave, where answers are to be the same whoever is served beside.
+    /// Ids that the request gave, of those that answers go on from, where answers are to be the same whoever is served beside.
     pub steady: Option<usize>,
     /// Whether it uses what is kept.
     pub uses_kept: bool,
@@ -76,7 +76,7 @@ pub struct Job {
     pub scales: Vec<f32>,
     /// When it came, and when it first ran.
     pub queued: Instant,
-    /// Likewise.
+    /// When it first ran.
     pub started: Option<Instant>,
     /// Events for which there was no room when it last ran.
     pub backlog: VecDeque<Event>,
@@ -196,7 +196,7 @@ impl LoadedModel {
         Ok((prompt, style, budget))
     }
 
-    /// As [`pumex_serve::engine::Model::render`].
+    /// The prompt that a chat becomes, and its tokens: see [`pumex_serve::engine::Model::render`].
     pub fn render(&self, chat: &Chat) -> Result<(String, usize), Refusal> {
         let (prompt, style, _) = self.render_prompt(chat)?;
         let feed = self.build_feed(chat, &style, &prompt)?;

@@ -99,7 +99,7 @@ pub struct Leaving {
     pub of: (String, usize),
     /// What it holds.
     pub ids: Vec<u32>,
-    /// Of which so many are of use to steady requests.
+    /// Ids that are of use to steady requests.
     pub steady: usize,
 }
 

@@ -154,7 +154,7 @@ impl ModelOptions {
         self
     }
 
-    /// The same request gives the same answer, whatever is asked beside and before it; slower.
+    /// Whether one request always gets one answer, whatever is asked beside and before it; slower.
     #[must_use]
     pub fn deterministic(mut self, deterministic: bool) -> ModelOptions {
         self.deterministic = deterministic;

@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
         self.sampled(|s| s.repeat_penalty = Some(penalty))
     }
 
-    /// The same seed gives the same answer to the same request, where [`ModelOptions`](super::ModelOptions) say so.
+    /// Seeds the sampler: one seed gives one answer to one request, where [`ModelOptions`](super::ModelOptions) say so.
     pub fn seed(self, seed: u32) -> Request<'a> {
         self.sampled(|s| s.seed = Some(i64::from(seed)))
     }
@@ -235,7 +235,7 @@ impl<'a> Request<'a> {
         self.stream()?.reply()
     }
 
-    /// Likewise, for its text alone.
+    /// Asks, and waits for the answer's text.
     ///
     /// # Errors
     /// As [`Request::reply`].

@@ -73,7 +73,7 @@ impl Session {
         self.run(ids, false)
     }
 
-    /// Likewise, with the logits after each of them, `[ids, n_vocab]`.
+    /// Goes on with ids, and gives the logits after each of them, `[ids, n_vocab]`.
     ///
     /// # Errors
     /// As [`Session::eval`].

@@ -20,7 +20,7 @@ use std::io::{Read, Write};
 pub enum Token {
     /// A known id, below the vocabulary's size; of a row of a medium, [`Medium::id`].
     Id(u32),
-    /// Likewise, of the sequence's source, where the model has an encoder: the sequence begins with it, all of it stands in one
+    /// A known id of the sequence's source, where the model has an encoder: the sequence begins with it, all of it stands in one
     /// step, and no other rows do.
     Source(u32),
     /// The id that the last output row of the same sequence gave, in an earlier step; it need not have reached the host yet.
@@ -105,7 +105,7 @@ pub struct Output {
     pub ids: Vec<u32>,
     /// Logits of the rows that ask for them, in row order, `[rows, vocab]`.
     pub logits: Vec<f32>,
-    /// Of the rows that ask for one, in row order.
+    /// Shortlists of the rows that ask for one, in row order.
     pub shortlists: Vec<Shortlist>,
     /// Output rows of which no id could be chosen, in row order: their logits are NaN, or they go on from such an id.
     pub nan: Vec<Nan>,
@@ -133,7 +133,7 @@ impl Output {
     }
 }
 
-/// The same output for all output rows of a step.
+/// What all output rows of a step are to give.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Want<'a> {
     /// Greedy ids only: 4 bytes per output row.
@@ -214,7 +214,7 @@ pub trait Runner: Send {
     /// # Errors
     /// A ticket that is not the oldest one's; a lost device.
     fn finish_each(&mut self, ticket: Ticket) -> Result<Output>;
-    /// The same, where all output rows must have an id.
+    /// Waits for a started step and reads its results, where all output rows must have an id.
     ///
     /// # Errors
     /// As [`Runner::finish_each`]; logits that are NaN, after which the sequence has no sampled id.
@@ -398,7 +398,7 @@ pub struct Limits {
     pub n_vocab: usize,
     /// Positions are below this.
     pub n_ctx: usize,
-    /// And below this, see `Plan::dense_positions`.
+    /// Positions are below this too, where it is set: see `Plan::dense_positions`.
     pub dense_positions: Option<usize>,
     /// Most rows.
     pub max_rows: usize,
@@ -413,7 +413,7 @@ pub struct Limits {
 pub struct CheckedStep {
     /// Output rows.
     pub outputs: usize,
-    /// Of which so many want logits on the host.
+    /// Output rows that want logits on the host.
     pub logits: usize,
     /// Whether an output row has its id sampled by more than the largest logit, or is to be listed.
     pub sampled: bool,

@@ -40,8 +40,9 @@ pub const MEDIA_IDS: u32 = 1 << 31;
 /// A sampler chain with its recent ids and its generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    /// As they were given, and settled.
+    /// The options as they were given.
     asked: SamplerOptions,
+    /// The options in force, with neutral steps disabled.
     options: Arc<SamplerOptions>,
     recent: VecDeque<u32>,
     rng: Rng,
@@ -49,7 +50,7 @@ pub struct Sampler {
     candidates: Vec<Candidate>,
     mirostat: Mirostat,
     adaptive: Adaptive,
-    /// Of the id that was sampled last, and of those accepted.
+    /// Log-probabilities of the id that was sampled last, and of those accepted.
     noted: Option<Logprobs>,
     logprobs: Vec<Logprobs>,
 }
@@ -164,7 +165,7 @@ impl Sampler {
         self.sample_of(logits, Allowed::All)
     }
 
-    /// Likewise, of the ids that are allowed.
+    /// Picks the next id from one row of logits, `[vocab]`, among the ids that are allowed, without remembering it.
     ///
     /// # Panics
     /// When `logits` is empty.

@@ -275,7 +275,8 @@ impl Tokenizer {
         self.encode_as(text, Marks::All(parse_special), add_bos)
     }
 
-    /// As [`Tokenizer::encode`], where control tokens, and user-defined ones that look like markup, are read only from bytes of
+    /// Encodes a text as [`Tokenizer::encode`] does, where control tokens, and user-defined ones that look like markup, are read only from
+    /// bytes of
     /// which `own` holds: those that a template wrote itself, not those of a message.
     ///
     /// # Errors
@@ -362,7 +363,7 @@ enum Spelling {
     Spaces,
     /// Escapes of bytes.
     Escapes,
-    /// As it is.
+    /// The text as it is.
     Plain,
 }
 

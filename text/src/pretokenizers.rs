@@ -10,7 +10,7 @@ pub enum SplitRule {
     At(&'static str),
     /// Numbers into groups of three digits, counted from their end.
     Thousands,
-    /// As `Thousands`, of ASCII digits alone, within numbers that stand alone.
+    /// Thousands of ASCII digits alone, within numbers that stand alone.
     AsciiThousands,
     /// White space that ends no line into powers of two, largest first.
     PowersOfTwo,

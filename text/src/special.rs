@@ -136,7 +136,7 @@ pub struct Special {
     pub add_eos: bool,
     /// Two texts have `sep` between them.
     pub add_sep: bool,
-    /// Of a text with a gap.
+    /// Tokens of a text with a gap.
     pub infill: Infill,
     /// All ids that end generation, rising.
     pub ends: Vec<u32>,
@@ -153,13 +153,13 @@ pub struct Usual {
 }
 
 impl Usual {
-    /// Of SentencePiece.
+    /// The usual tokens of SentencePiece.
     pub const SENTENCE: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
-    /// Of WordPiece.
+    /// The usual tokens of WordPiece.
     pub const WORDS: Usual = Usual { bos: Some(101), eos: None, unk: Some(100), sep: Some(102), add_eos: false };
-    /// Of PLaMo.
+    /// The usual tokens of PLaMo.
     pub const PLAMO: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
-    /// Of Unigram.
+    /// The usual tokens of Unigram.
     pub const UNIGRAM: Usual = Usual { bos: None, eos: Some(1), unk: Some(2), sep: None, add_eos: true };
 }
 

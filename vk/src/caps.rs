@@ -119,8 +119,8 @@ pub struct Caps {
     pub max_groups: [u32; 3],
     /// Multiprocessors, or compute units, where the driver says.
     pub cores: Option<u32>,
-    /// Of the largest workgroups, those that were seen to run at once, where nobody tells `cores` and it was tried: as many, or some
-    /// times as many.
+    /// Largest workgroups that were seen to run at once, where the driver does not tell `cores` and it was measured: as many as there
+    /// are cores, or some times as many.
     #[serde(default)]
     pub measured_cores: Option<u32>,
     /// Subgroups that a multiprocessor holds at a time, or a SIMD unit of a compute unit, where the driver says.
@@ -195,7 +195,8 @@ impl Caps {
         shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
     }
 
-    /// Likewise of signed bytes, with sums in 32 bits. Of those with as many rows and columns the shorter is taken: scales are for as
+    /// Rows, columns and inputs of cooperative matrices of signed bytes, with sums in 32 bits. Of those with as many rows and columns the
+    /// shorter is taken: scales are for as
     /// few as 16 inputs.
     pub fn byte_matrix(&self) -> Option<(u32, u32, u32)> {
         let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::bytes);
@@ -215,7 +216,7 @@ impl Caps {
         self.own_subgroup(module).unwrap_or(self.subgroup_size)
     }
 
-    /// Likewise, in a workgroup of `threads`.
+    /// Threads of its subgroups in a workgroup of `threads`.
     pub fn lanes(&self, module: &str, threads: u32) -> u32 {
         if self.emulated_subgroups {
             threads

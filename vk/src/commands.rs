@@ -24,7 +24,7 @@ struct Raw {
     dispatches: u64,
     barriers: u64,
     push_bytes: u64,
-    /// Of the buffers that it keeps.
+    /// Bytes of the buffers that it keeps.
     bytes: u64,
     extra_stamps: u32,
     begun: Instant,
@@ -94,7 +94,7 @@ impl Device {
         self.recorder_with_stamps(0)
     }
 
-    /// Likewise, with room for `extra` time stamps.
+    /// Starts a recording with room for `extra` time stamps.
     ///
     /// # Errors
     /// Memory that ran out.
@@ -104,7 +104,7 @@ impl Device {
         Ok(recorder)
     }
 
-    /// Likewise, with no time stamps at all: taking them costs a step some microseconds.
+    /// Starts a recording with no time stamps at all: taking them costs a step some microseconds.
     ///
     /// # Errors
     /// Memory that ran out.

@@ -254,13 +254,13 @@ impl Device {
         Ok(Device(Arc::new(inner), Arc::new(DeviceChoices { caps, force_staging: options.force_staging })))
     }
 
-    /// The same device, for which choices are made by other capabilities: no more than it has, or another of the sizes that it
+    /// This device, for which choices are made by other capabilities: no more than it has, or another of the sizes that it
     /// offers for subgroups.
     pub fn with_caps(&self, caps: Caps) -> Device {
         Device(self.0.clone(), Arc::new(DeviceChoices { caps, force_staging: self.forces_staging() }))
     }
 
-    /// The same device, whose weights are, or are not, kept out of mapped memory as by [`Options::force_staging`].
+    /// This device, whose weights are, or are not, kept out of mapped memory as by [`Options::force_staging`].
     pub fn staging(&self, force_staging: bool) -> Device {
         Device(self.0.clone(), Arc::new(DeviceChoices { caps: self.caps().clone(), force_staging }))
     }
@@ -323,7 +323,7 @@ impl Device {
         self.wait_for(value, self.0.longest())
     }
 
-    /// Likewise, for a time of the caller's.
+    /// Waits until `value` is reached, and for nothing else, for a time of the caller's.
     ///
     /// # Errors
     /// A lost device, or `most` without it: then the device may be at it for ever, so all that it was handed stays where it is

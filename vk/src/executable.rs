@@ -9,7 +9,7 @@ use std::ffi::c_char;
 /// One of the programs that a pipeline became; a compute pipeline usually has one.
 #[derive(Clone, Debug, Default)]
 pub struct Executable {
-    /// As the driver calls it.
+    /// The driver's name of it.
     pub name: String,
     /// Threads of its subgroups.
     pub subgroup_size: u32,

@@ -115,7 +115,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::report`], of what was handed over last.
+    /// The report of [`Log::report`], of what was handed over last.
     pub fn report_newest(&self, driver: &str) -> String {
         let newest = lock(&self.handed).back().map_or(0, |handed| handed.value);
         self.report(newest, driver)

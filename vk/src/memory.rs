@@ -189,7 +189,7 @@ impl Buffer {
         add(&self.raw.device.totals.to_device, bytes.len() as u64);
     }
 
-    /// As [`Buffer::write`], beside other threads that write to other parts of the buffer.
+    /// Writes bytes as [`Buffer::write`] does, beside other threads that write to other parts of the buffer.
     ///
     /// # Safety
     /// Until it returns nobody else of the host reads or writes these bytes.

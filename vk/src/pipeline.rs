@@ -49,7 +49,7 @@ impl Pipeline {
         &self.0.name
     }
 
-    /// The same, to be kept.
+    /// What its maker called it, to be kept.
     pub(super) fn to_shared_name(&self) -> Arc<str> {
         self.0.name.clone()
     }

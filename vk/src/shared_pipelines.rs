@@ -35,7 +35,7 @@ impl SharedPipelines {
         kept
     }
 
-    /// As the device goes.
+    /// Destroys all pipelines when the device goes.
     ///
     /// # Safety
     /// Nobody may use any of them any more.

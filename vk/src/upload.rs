@@ -28,7 +28,7 @@ pub struct FinishedSlots {
 
 /// Batch of what is sent by itself.
 const SMALL: usize = 1 << 20;
-/// Of runs in a batch.
+/// The alignment of runs in a batch, bytes.
 const ALIGNMENT: usize = 256;
 
 /// Sends all `loads` in order, and returns when they are there. `progress` gets the bytes sent, on this thread.

@@ -11,7 +11,7 @@ use crate::value::{show, Func, Map, Value};
 
 const NAMES: &[&str] = &["range", "dict", "namespace", "cycler", "joiner", "lipsum", "raise_exception", "strftime_now"];
 
-/// As jinja2's sandbox has it.
+/// The most numbers that `range()` gives, which is the limit of jinja2's sandbox.
 const LONGEST_RANGE: usize = 100_000;
 
 /// The global function of a name.

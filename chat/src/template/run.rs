@@ -49,7 +49,7 @@ pub(crate) struct LoopState {
     at: Cell<usize>,
     depth: usize,
     changed: RefCell<Option<Vec<Value>>>,
-    /// Of a recursive loop: itself, and the scope around it.
+    /// What a recursive loop calls itself with: its statement, and the scope around it.
     again: Option<(Arc<For>, Weak<Scope>)>,
 }
 

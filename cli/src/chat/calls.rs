@@ -23,9 +23,9 @@ pub fn choice(text: &str) -> std::result::Result<ToolChoice, String> {
 /// Matchers of answers that have not begun.
 #[derive(Default)]
 pub struct Within {
-    /// Of an answer to the user.
+    /// Matches an answer to the user.
     to_user: Option<Matcher>,
-    /// Of an answer to results of calls.
+    /// Matches an answer to results of calls.
     to_results: Option<Matcher>,
 }
 
@@ -64,7 +64,7 @@ impl Within {
         }
     }
 
-    /// Of the next answer.
+    /// A matcher for the next answer, which is to the user or to results of calls.
     pub fn matcher(&self, to_results: bool) -> Option<Matcher> {
         let which = if to_results { &self.to_results } else { &self.to_user };
         which.clone()

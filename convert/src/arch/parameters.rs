@@ -13,7 +13,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Of a model.
+    /// Starts the keys of `model`, which are written to `meta`.
     pub fn new(model: &'a Model, meta: &'a mut Meta) -> Keys<'a> {
         Keys { model, meta }
     }

@@ -54,7 +54,7 @@ pub fn fill(config: &mut Config, context: u32, theta: f64, eps: f64, tied: bool)
     config.default("tie_word_embeddings", json!(tied));
 }
 
-/// As many key heads as query heads, where nothing is said.
+/// Sets the number of key heads to that of query heads, where the configuration does not say.
 pub fn fill_heads(config: &mut Config) {
     if let Some(heads) = config.get("num_attention_heads").cloned() {
         config.fill("num_key_value_heads", heads);

@@ -70,7 +70,7 @@ impl Special {
         Special::read_types(dir, merges, len, &TYPES)
     }
 
-    /// Likewise, of other types of special tokens.
+    /// Reads a folder's special tokens of the types `types`.
     ///
     /// # Errors
     /// As [`Special::read`].

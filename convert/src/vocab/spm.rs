@@ -157,7 +157,7 @@ pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
     Ok(tokens)
 }
 
-/// Likewise, with those of `tokenizer.json`, and marked only as the files mark them.
+/// A Phi model's tokens: those of its SentencePiece model and of `tokenizer.json`, marked only as the files mark them.
 ///
 /// # Errors
 /// As [`tokens`].

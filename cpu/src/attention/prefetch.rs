@@ -12,7 +12,7 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// Of what is read now: asking for that again costs little where nothing follows.
+    /// What to prefetch after `now`; where nothing follows, `now` again, which costs little.
     pub fn of(now: &[u8], next: Option<&[u8]>) -> Next {
         Next { at: next.unwrap_or(now).as_ptr(), ahead: ahead() }
     }

@@ -33,9 +33,9 @@ const fn both_signs(levels: &[u8], minus: usize) -> [u8; 16] {
     table
 }
 
-/// Of entries of eight: code 4 and above is below zero.
+/// Magnitudes that entries of eight choose from by two bits; code 4 and above is below zero.
 const TWO_BITS: [u8; 16] = both_signs(&[8, 25, 43], 4);
-/// Of 8 times -1, 0, 1 plus 1, and, from 4 on, minus 1.
+/// Levels of ternary entries: 8 times -1, 0, 1 plus 1, and, from code 4 on, minus 1.
 const SHIFTED: [u8; 16] = {
     let mut table = [128; 16];
     let mut i = 0;

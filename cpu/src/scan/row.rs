@@ -64,7 +64,7 @@ struct ScanRow<'a> {
     fades: &'a [f32],
     /// `k` times `fades`.
     faded: &'a [f32],
-    /// Of the delta rule.
+    /// The rate of the delta rule, where the scan has one.
     rate: Option<f32>,
 }
 

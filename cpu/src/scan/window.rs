@@ -347,7 +347,7 @@ impl Product {
         unsafe { self.tiles::<S>((self.a.add(i), 1, self.apart), depth, to, Some(keep)) }
     }
 
-    /// As many vectors side by side as registers hold.
+    /// Computes tiles of as many vectors side by side as registers hold.
     ///
     /// # Safety
     /// As of [`Simd`], of all that is read and written.

@@ -22,7 +22,8 @@ pub fn shift_ids(ids: &[u32], keep: usize, discard: usize) -> Vec<u32> {
     [&ids[..from], &ids[to..]].concat()
 }
 
-/// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the
+/// Generates as [`generate_within`] does, where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of
+/// the
 /// text, and [`Stats::ended`], of which it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see
 /// [`shift_ids`]; no more than three quarters of it are kept. `on_shift` is told how many ids were left out.
 ///

@@ -100,7 +100,7 @@ pub struct Fast<'a> {
 #[derive(Clone)]
 pub struct Threads {
     cpu: Arc<Cpu>,
-    /// Of one row, of several.
+    /// Steps of one row, and of several.
     counts: [usize; 2],
     repack: bool,
 }
@@ -153,7 +153,7 @@ impl<'a> Fast<'a> {
         Self::with(gguf, plan, sizes, &Threads::new(settings))
     }
 
-    /// Likewise, with threads that other runners have too. Steps of these must follow each other.
+    /// A runner that shares `threads` with other runners, whose steps must follow each other. Weights are packed when this returns.
     ///
     /// # Errors
     /// As [`Fast::new`].

@@ -30,7 +30,7 @@ pub trait Floats: Sync {
 pub struct States(Vec<Vec<Vec<f32>>>);
 
 impl States {
-    /// Those of `n_seqs` sequences of a plan, all zero.
+    /// Recurrent states of `n_seqs` sequences of a plan, all zero.
     pub fn new(plan: &Plan, n_seqs: usize) -> States {
         let layers = || plan.layers.iter().map(|layer| vec![0.0; layer.recurrent_elements()]).collect();
         States((0..n_seqs).map(|_| layers()).collect())

@@ -87,11 +87,11 @@ pub fn silu(x: f32) -> f32 {
 pub struct Route {
     /// Which.
     pub expert: usize,
-    /// Of its output, the scale of `down` included.
+    /// The factor of the expert's output, the scale of `down` included.
     pub weight: f32,
-    /// Of the product with `gate`.
+    /// The factor of the product with `gate`.
     pub gate_scale: f32,
-    /// Of the product with `up`.
+    /// The factor of the product with `up`.
     pub up_scale: f32,
 }
 
@@ -159,7 +159,7 @@ pub fn turn(head: &mut [f32], rope: Rope, turns: impl Iterator<Item = (f32, f32)
 pub struct Scores<'a> {
     /// Heads, mask and rules.
     pub spec: &'a AttentionSpec,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
     /// `[heads]`
     pub sinks: Option<&'a [f32]>,
@@ -167,7 +167,7 @@ pub struct Scores<'a> {
     pub biases: Option<&'a [f32]>,
     /// First and last position that the row sees.
     pub seen: (usize, usize),
-    /// Of a row whose positions an indexer chooses: its list.
+    /// For a row whose positions an indexer chooses: the list of them.
     pub list: Option<&'a [f32]>,
 }
 

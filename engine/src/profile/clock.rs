@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum StepTiming {
     /// Every op by itself.
     Plain,
-    /// Likewise, with the time behind each of them.
+    /// Every op by itself, with the time behind each of them.
     Stamped,
     /// With products that follow each other in one dispatch.
     Merged,
@@ -85,7 +85,7 @@ impl TimedRunner for VulkanRunner {
 pub struct OnCpu<'a> {
     /// The interpreter.
     pub runner: Fast<'a>,
-    /// Of K and V.
+    /// The cache types of K and V.
     pub cache_types: (CacheType, CacheType),
 }
 

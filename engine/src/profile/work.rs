@@ -21,11 +21,11 @@ pub struct Step {
 /// Bytes of an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
-    /// Of weights read: of the embedding the rows' own, of experts those that the rows can reach.
+    /// Bytes of weights read: of the embedding the rows' own, of experts those that the rows can reach.
     pub weights: u64,
-    /// Of the KV cache, read or written.
+    /// Bytes of the KV cache, read or written.
     pub cache: u64,
-    /// Of values read and written.
+    /// Bytes of values read and written.
     pub activations: u64,
 }
 

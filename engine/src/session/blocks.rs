@@ -53,7 +53,7 @@ pub struct Blocks {
     stores: Vec<Store>,
     /// Positions by sequence.
     held: Vec<usize>,
-    /// Of which so many, the first ones, are those of its source.
+    /// Positions of each sequence that are its source's: the first ones of those it holds.
     source: Vec<usize>,
     /// By sequence, its media in order.
     media: Vec<Vec<PlacedMedium>>,
@@ -78,7 +78,7 @@ impl Spans {
         Spans { spans: Vec::with_capacity(n_seqs), at: vec![NONE; n_seqs] }
     }
 
-    /// Of rows whose positions are in order; sequences that do not exist have none.
+    /// Counts the rows of each sequence; their positions are in order, and sequences that do not exist have none.
     fn set(&mut self, rows: &[Row]) {
         self.spans.clear();
         for row in rows {
@@ -360,7 +360,7 @@ impl Blocks {
         self.adopt_all(seq, kept, None)
     }
 
-    /// Likewise, of a sequence that begins as `beside` does: it has that one's blocks where these are shared, and of other stores its
+    /// Makes room for a sequence that begins as `beside` does: it has that one's blocks where these are shared, and of other stores its
     /// own.
     ///
     /// # Errors

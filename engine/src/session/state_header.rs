@@ -11,7 +11,7 @@ const MOST_MEDIA: u64 = 1 << 24;
 pub struct StateHeader {
     /// Positions.
     pub held: usize,
-    /// Of which so many are those of its source.
+    /// Positions of these that are the source's.
     pub source: usize,
     /// By store, the first block of the sequence that is kept.
     pub first: Vec<usize>,

@@ -64,7 +64,7 @@ impl<T> Steps<T> {
         self.flying.iter().map(|(_, step)| step)
     }
 
-    /// Likewise, to be changed.
+    /// All steps in flight, oldest first, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.flying.iter_mut().map(|(_, step)| step)
     }

@@ -14,7 +14,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Those of these layers.
+    /// The stores that the states of these layers need.
     pub fn of(layers: &[LayerState]) -> Stores {
         let mut rules = vec![Rule::Paged];
         let store = |layer: &LayerState| {

@@ -12,7 +12,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of nothing.
+    /// The sum of no bytes.
     pub fn new() -> Sum {
         Sum { sum: 0xcbf2_9ce4_8422_2325, rest: [0; 8], len: 0 }
     }
@@ -50,7 +50,7 @@ impl Sum {
     }
 }
 
-/// Of all bytes.
+/// The sum of all bytes.
 pub fn sum_of(bytes: &[u8]) -> u64 {
     let mut sum = Sum::new();
     sum.add(bytes);

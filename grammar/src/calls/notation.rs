@@ -31,7 +31,7 @@ pub struct Values<'w, 'v> {
 }
 
 impl<'w, 'v> Values<'w, 'v> {
-    /// Of arguments of a schema.
+    /// Starts arguments of the schema `whole`, in `notation`.
     pub fn new(w: &'w mut Writer<'v>, notation: Notation<'w>, whole: &'w Value) -> Values<'w, 'v> {
         Values { w, notation, whole, known: HashMap::new(), any: None }
     }

@@ -26,7 +26,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Of functions, without any rule.
+    /// A writer of calls of `tools`, without any rule yet.
     pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> Writer<'a> {
         let mut lengths: Vec<usize> = vocabulary.specials().map(|(text, _)| text.len()).collect();
         lengths.sort_unstable_by(|a, b| b.cmp(a));

@@ -17,7 +17,7 @@ pub(super) enum KeywordRule {
     /// Schemas of the same value.
     Same,
     Reference,
-    /// Of strings.
+    /// Applies to strings.
     Text,
     /// A list of values.
     Values,
@@ -105,7 +105,7 @@ pub(super) fn disjoint(all: &[Value], given: &[Value]) -> bool {
     (0..all.len()).flat_map(pairs).all(|(i, j)| differ((&all[i], shut(i)), (&all[j], shut(j))))
 }
 
-/// Of two schemas, each with whether it itself says that it has no others than it names.
+/// Whether no value fits both of two schemas, each with whether it itself says that it has no others than it names.
 fn differ((a, a_shut): (&Value, bool), (b, b_shut): (&Value, bool)) -> bool {
     let kinds = |v: &Value| match &v["type"] {
         Value::String(one) => vec![one.clone()],

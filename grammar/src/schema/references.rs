@@ -17,7 +17,7 @@ pub(super) struct References {
 }
 
 impl References {
-    /// Of a whole schema.
+    /// The references within a whole schema.
     pub fn of(whole: &Value) -> References {
         let mut references = References { anchors: HashMap::new(), names: HashMap::new(), open: VecDeque::new() };
         references.find_anchors(whole, "", DEPTH);

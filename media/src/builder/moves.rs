@@ -231,7 +231,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Of each row of `x`: the row of `values` where that of `codes` is nearest.
+    /// For each row of `x`: the row of `values` whose row of `codes` is nearest.
     ///
     /// # Errors
     /// Codes of other columns; another number of values.

@@ -8,7 +8,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val, Window};
 use crate::{Builder, Error, Result};
 
-/// Of the rotations.
+/// The base of the rotations' frequencies.
 const THETA: f32 = 10_000.0;
 
 /// MiniMax M3: a third of a head stands for time and stays, the next turns by the row, the last by the column.

@@ -8,9 +8,9 @@ use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Pairs, Table, Val};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of the norms of the tower of CLIP.
+/// The epsilon of the norms of the tower of CLIP.
 const EPS: f32 = 1e-5;
-/// Of the rotation of the tower of Qwen2.
+/// The base of the rotation's frequencies in the tower of Qwen2.
 const THETA: f32 = 1_000_000.0;
 
 /// DeepSeek-OCR.

@@ -9,11 +9,11 @@ use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Val};
 use crate::{Attention, Builder, Result};
 
-/// Of all norms, whatever the files say.
+/// The epsilon of all norms, whatever the files say.
 const EPS: f32 = 1e-6;
 /// Rows that a row sees, itself among them; there is a position for one more.
 const SEEN: usize = 12;
-/// Of scores.
+/// The cap of the scores: `CAP * tanh(score / CAP)`.
 const CAP: f32 = 50.0;
 /// Length of the convolutions by channel.
 const KERNEL: usize = 5;

@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val};
 use crate::{Builder, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Both: GLM-5V clamps its gated feed-forward parts.

@@ -10,7 +10,7 @@ use crate::{Attention, Builder, Error, Result};
 
 /// Columns of a head of the Q-former.
 const HEAD: usize = 64;
-/// Of its norms.
+/// The epsilon of its norms.
 const EPS: f32 = 1e-12;
 
 /// Sides in rows: of a tile, of a window, and of what comes out of them.

@@ -8,7 +8,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Spans, Val};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of the norms of the queries' blocks.
+/// The epsilon of the norms of the queries' blocks.
 const EPS: f32 = 1e-12;
 
 /// Spans of rows in groups of `each`, that see groups of `of_keys` keys.

@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val};
 use crate::{Builder, Result};
 
-/// Of the rotation of Llama 4.
+/// The base of the rotation's frequencies in Llama 4.
 const THETA: f32 = 10_000.0;
 /// Width and blocks of the one InternViT whose norms are by the root of the mean square.
 const LARGEST: (usize, usize) = (3200, 45);

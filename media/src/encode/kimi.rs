@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val};
 use crate::{Builder, Error, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Kimi-VL: a square table of positions, a row for each.

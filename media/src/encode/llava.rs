@@ -7,7 +7,7 @@ use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Val, Window};
 use crate::{Builder, Error, Result};
 
-/// Of the projectors' norms.
+/// The epsilon of the projectors' norms.
 const EPS: f32 = 1e-5;
 /// Patches to a side that MobileVLM's projectors take.
 const SIDE: usize = 24;

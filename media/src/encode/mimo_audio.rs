@@ -9,7 +9,7 @@ use crate::{Attention, Builder, Error, Result};
 
 /// The block whose rows, as its attention leaves them, are added again behind the last one.
 const AGAIN: usize = 2;
-/// Of the tower's rotation, and of that over groups.
+/// The bases of the frequencies of the tower's rotation, and of that over groups.
 const THETAS: [f32; 2] = [10_000.0, 640_000.0];
 
 /// MiMo-Audio.

@@ -11,7 +11,7 @@ use crate::{Attention, Builder, Error, Result};
 const SIDE: usize = 70;
 /// Columns of a head of the resampler.
 const HEAD: usize = 128;
-/// Of the resampler's positions.
+/// The base of the frequencies of the resampler's positions.
 const THETA: f32 = 10_000.0;
 
 /// Patches in the given order, with their positions.

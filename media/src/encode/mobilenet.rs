@@ -5,7 +5,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Val, Window};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of all norms.
+/// The epsilon of all norms.
 const EPS: f32 = 1e-6;
 /// Stages that a file may have.
 const STAGES: usize = 4;

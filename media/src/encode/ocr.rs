@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Op, Pairs, Val};
 use crate::{Builder, Error, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// A tower with rotations by row and column, patches in raster order.

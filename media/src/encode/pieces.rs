@@ -38,7 +38,7 @@ pub fn join_cells(b: &mut Builder<'_>, x: Val, m: usize) -> Result<Val> {
     b.reshape(x, rows / (m * m), cols * m * m)
 }
 
-/// Likewise with features ordered by channel, then patch.
+/// Joins rows that stand in cells, `m * m` after each other, side by side, with features ordered by channel, then patch.
 ///
 /// # Errors
 /// Rows that are no whole cells.

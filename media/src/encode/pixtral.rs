@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Pairs, Val};
 use crate::{Builder, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Rows of tokens, with the break behind each row but the last where the file has one.

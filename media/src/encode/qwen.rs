@@ -8,7 +8,7 @@ use crate::{Builder, Error, Result};
 
 /// Patches that are merged, to a side.
 const MERGE: usize = 2;
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 /// Pixels of a window of Qwen2.5-VL, to a side.
 const WINDOW: usize = 112;

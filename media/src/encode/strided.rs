@@ -8,7 +8,7 @@ use crate::{Builder, Error, Result};
 
 /// Frames that Qwen3-ASR sees at once.
 const CHUNK: usize = 100;
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Three convolutions of a picture that is as wide as there are frames: a row for every eighth of these, channel by channel.

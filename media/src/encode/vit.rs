@@ -20,9 +20,9 @@ pub struct Turn {
 pub struct Vit {
     /// Prefix of the blocks' tensors, for instance `v.blk`.
     pub blocks: String,
-    /// Of all norms.
+    /// The kind of all norms.
     pub norm: NormKind,
-    /// Likewise.
+    /// The epsilon of all norms.
     pub eps: f32,
     /// Width of the rows.
     pub width: usize,
@@ -32,9 +32,9 @@ pub struct Vit {
     pub kv_heads: usize,
     /// Columns of a head.
     pub head_dim: usize,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
-    /// Of the feed-forward part.
+    /// The activation of the feed-forward part.
     pub act: Act,
     /// Bounds of a gate and of what it gates: the gate at most this, the other from minus this to this.
     pub clamp: Option<f32>,

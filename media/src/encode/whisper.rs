@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Val};
 use crate::{Builder, Result};
 
-/// Of the norms of Ultravox' projector.
+/// The epsilon of the norms of Ultravox' projector.
 const EPS: f32 = 1e-6;
 
 /// Rows of the encoder, of two frames each; with `pooled` the means of pairs of them.

@@ -9,7 +9,7 @@ use crate::{Builder, Error, Result};
 
 /// Patches that are merged, to a side.
 const MERGE: usize = 2;
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Youtu-VL.

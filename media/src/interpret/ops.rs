@@ -16,7 +16,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// See [`Act`].
+/// The activation `act` of `x`.
 pub fn act(act: Act, x: f32) -> f32 {
     let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     match act {
@@ -120,7 +120,7 @@ pub fn rotate(x: &mut [f32], pairs: Pairs, turns: &[f32]) {
     }
 }
 
-/// See [`crate::graph::Op::Choose`].
+/// Chooses `k` columns of the row `x` into `out`, as [`crate::graph::Op::Choose`] says.
 pub fn choose(x: &[f32], bias: Option<&[f32]>, k: usize, out: &mut [f32]) {
     let mut order: Vec<usize> = (0..x.len()).collect();
     let key = |i: usize| x[i] + bias.map_or(0.0, |b| b[i]);

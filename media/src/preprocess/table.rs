@@ -26,7 +26,7 @@ pub(super) enum Budget {
     Tokens(usize, usize),
     /// `image_min_pixels` and `image_max_pixels`, which must be there.
     Keys,
-    /// The same keys, or tokens.
+    /// `image_min_pixels` and `image_max_pixels`, or numbers of tokens where they are not there.
     KeysOr(usize, usize),
 }
 
@@ -85,13 +85,13 @@ pub(super) enum Count {
     Queries,
     /// Patches by the merge factor's square, rounded down.
     Merged,
-    /// Likewise, rounded up.
+    /// Patches by the merge factor's square, rounded up.
     MergedUp,
     /// Cells of two by two patches.
     Pairs,
     /// Cells of the merge factor.
     Cells,
-    /// Likewise, those that are cut off by the border too.
+    /// Cells of the merge factor, with those that are cut off by the border.
     CellsUp,
     /// Cells, and one row between rows of them if the file has it.
     Breaks,

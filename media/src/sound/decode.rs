@@ -13,9 +13,9 @@ use symphonia::core::io::MediaSourceStream;
 /// The most that a sound may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoundLimits {
-    /// Of the file.
+    /// The most bytes of the file.
     pub bytes: usize,
-    /// Of the sound.
+    /// The longest sound, seconds.
     pub seconds: u32,
 }
 

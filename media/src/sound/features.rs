@@ -54,7 +54,7 @@ fn scale_to_loudest(values: &mut [f32]) {
 enum Edge {
     /// The samples in reverse, the outermost not twice; zeros beyond them.
     Reflect,
-    /// Likewise, but beyond them what is last.
+    /// The samples in reverse, the outermost not twice; beyond them the last one.
     ReflectOrRepeat,
     Zero,
 }

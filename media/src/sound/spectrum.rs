@@ -109,7 +109,7 @@ pub(super) fn centre(window: &[f32], n_fft: usize) -> Vec<f32> {
 
 /// How spectra are made.
 pub(super) struct Spectrum {
-    /// As long as the transform.
+    /// The window's factors, as many as the transform's inputs.
     pub(super) window: Vec<f32>,
     /// Samples from one frame to the next.
     pub(super) hop: usize,

@@ -48,7 +48,7 @@ pub struct Book {
 /// A coded block.
 #[derive(Clone, Debug)]
 pub struct CodedBlock {
-    /// Of the scales, f16-exact.
+    /// The factor of the scales, f16-exact.
     pub d: f32,
     /// Per sub-block.
     pub scales: [u8; 16],
@@ -232,7 +232,7 @@ struct Classes {
 }
 
 impl Classes {
-    /// Of the entries in `range` of `values`, `[width][stride]`.
+    /// Classes of the entries in `range` of `values`, `[width][stride]`.
     fn new(values: &[f32], stride: usize, range: Range<usize>) -> Classes {
         let square = |e: &usize| values.chunks_exact(stride).map(|v| v[*e] * v[*e]).sum::<f32>();
         let mut sorted: Vec<usize> = range.collect();

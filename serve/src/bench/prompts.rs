@@ -14,7 +14,7 @@ pub enum Prompts {
         length: usize,
         /// Lengths differ by this share of it, from 0 to 1.
         spread: f64,
-        /// Of which so many are the same in all prompts, at the start.
+        /// Tokens at the start that are the same in all prompts.
         shared: usize,
     },
 }
@@ -91,7 +91,7 @@ const WORDS: &[&str] = &[
 ];
 
 impl Prompts {
-    /// Those of a file: one a line, as text or as an object of JSON with `prompt` or `text`.
+    /// Prompts of a file: one a line, as text or as an object of JSON with `prompt` or `text`.
     ///
     /// # Errors
     /// The file cannot be read, or has none.

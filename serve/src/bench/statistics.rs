@@ -103,7 +103,7 @@ pub struct Report {
     pub between: Spread,
     /// Each answer's mean between its tokens.
     pub per_token: Spread,
-    /// Of whole answers.
+    /// The spread of the times of whole answers.
     pub whole: Spread,
 }
 

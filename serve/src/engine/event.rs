@@ -11,7 +11,7 @@ pub enum Event {
         slots: Vec<usize>,
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Of which so many were in the cache.
+        /// Tokens of the prompt that were in the cache.
         cached_tokens: usize,
         /// All options as they are in force, under llama.cpp's names (`generation_settings`).
         settings: Value,
@@ -118,7 +118,7 @@ pub enum FinishReason {
     End,
     /// This stop text came.
     Stop(String),
-    /// As many tokens as were asked for, or the time was up.
+    /// The answer has as many tokens as were asked for, or the time was up.
     Length,
     /// The context is full.
     ContextFull,

@@ -99,7 +99,7 @@ impl Switch {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The same one, as long as somebody else has it.
+    /// A reference to this switch that lasts as long as somebody else has it.
     pub(crate) fn weak(&self) -> WeakSwitch {
         WeakSwitch(Arc::downgrade(&self.0))
     }

@@ -47,7 +47,7 @@ pub(crate) struct App {
     /// Turns of those that fetch media from other servers.
     pub fetches: Semaphore,
     desks: Arc<Desks>,
-    /// Of those who may be at it for long, so that others need not wait for them.
+    /// Threads for those who may be at it for long, so that others need not wait for them.
     slow_desks: Arc<Desks>,
     loads: Loads,
     pub started: SystemTime,
@@ -189,7 +189,7 @@ impl App {
         Self::work_at(&self.desks, work).await
     }
 
-    /// The same for what may take seconds: it holds up its like alone.
+    /// Runs what may take seconds, in turn with its like: it holds up nothing else.
     pub async fn work_slowly<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,

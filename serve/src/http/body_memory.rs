@@ -37,7 +37,7 @@ impl BodyMemory {
         permit.map(Some).map_err(|_| refusal(RefusalKind::Busy, "other requests take all room for bodies").into())
     }
 
-    /// Of some room what so many bytes take; the rest is free again.
+    /// Keeps of a share what so many bytes take; the rest is free again.
     pub fn keep(held: BodyShare, bytes: usize) -> BodyShare {
         held.and_then(|mut held| held.split(bytes.div_ceil(PAGE).min(held.num_permits())))
     }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(super) struct ConnectionSlots {
     most: usize,
-    /// Of one address.
+    /// The most connections of one address.
     most_each: usize,
     taken: Mutex<OpenConnections>,
 }
@@ -91,7 +91,7 @@ impl OpenConnections {
         true
     }
 
-    /// Likewise of the address with the most.
+    /// Closes the connection that waits longest of the address that has the most.
     fn free_of_most(&mut self) -> bool {
         let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for who in self.by_number.values().filter(|who| !who.busy.load(Ordering::Relaxed)) {

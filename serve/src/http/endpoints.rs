@@ -19,7 +19,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Those of an engine.
+    /// The endpoints of an engine.
     ///
     /// # Errors
     /// The system has no threads.

@@ -36,7 +36,7 @@ pub(super) enum Socket {
     Unix(std::os::unix::net::UnixListener, PathBuf),
 }
 
-/// The same, within the runtime.
+/// A bound socket within the runtime.
 pub(super) enum Listener {
     Tcp(tokio::net::TcpListener),
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! The same endpoints without a socket, for those in the same process: a request's body in, an answer's bytes out.
+//! All endpoints without a socket, for those in the same process: a request's body in, an answer's bytes out.
 
 use super::{app::App, router, stop::Stopper, Caller, Error, Settings};
 use crate::engine::Engine;
@@ -28,7 +28,7 @@ pub struct Answer {
 }
 
 impl Local {
-    /// Those of an engine. Addresses and keys of the settings mean nothing.
+    /// The endpoints of an engine. Addresses and keys of the settings mean nothing.
     ///
     /// # Errors
     /// The system has no threads.

@@ -58,9 +58,9 @@ pub struct Settings {
 pub enum Cors {
     /// Only this server's own.
     Closed,
-    /// Those of this machine, whatever their port.
+    /// Pages of this machine, whatever their port.
     Localhost,
-    /// Those of these origins, as `https://example.org`.
+    /// Pages of these origins, such as `https://example.org`.
     Origins(Vec<String>),
     /// Everybody's.
     Any,
@@ -80,7 +80,7 @@ pub struct Tls {
 pub struct Limits {
     /// Connections at a time; above, those that wait for their next request are closed.
     pub connections: usize,
-    /// Likewise from one address.
+    /// Connections at a time from one address.
     pub connections_each: usize,
     /// Bytes that bodies being worked on take together, about.
     pub room: usize,

@@ -3,7 +3,7 @@
 use super::Fate::{Needless, Obeyed, Refused};
 use super::Table;
 
-/// Of both endpoints that generate.
+/// Fields of both endpoints that generate.
 const BOTH: Table = &[
     (&["model", "stream", "format", "think", "logprobs", "top_logprobs"], Obeyed("")),
     (&["options"], Obeyed("the sampler's, `seed`, `stop`, `num_predict`, `num_keep`; `num_ctx` up to the context of the server's slots")),

@@ -3,7 +3,7 @@
 use super::Fate::{Needless, Obeyed, Refused};
 use super::Table;
 
-/// Of everything that generates.
+/// Fields of everything that generates.
 const GENERATION: Table = &[
     (&["model"], Obeyed("any name where one model is served")),
     (&["stream"], Obeyed("")),
@@ -83,7 +83,7 @@ const GENERATION: Table = &[
     ),
 ];
 
-/// Of what answers a conversation.
+/// Fields of what answers a conversation.
 const TALK: Table = &[
     (&["tools", "tool_choice", "parallel_tool_calls"], Obeyed("")),
     (&["chat_template_kwargs"], Obeyed("names for the template")),

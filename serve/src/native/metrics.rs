@@ -86,7 +86,7 @@ fn escape_label(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// As vLLM tells routers which adapters a server has at work; the value is the time.
+/// Writes which adapters are at work, in vLLM's form for routers; the value is the time.
 fn write_adapters(text: &mut String, adapters: &[Adapter]) {
     if adapters.is_empty() {
         return;

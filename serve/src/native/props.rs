@@ -29,7 +29,7 @@ fn model_properties(app: &App, request: &Request) -> Result<(Offer, Option<Prope
     Ok((offer, properties))
 }
 
-/// Likewise, of a model that was loaded once.
+/// What is known of the model that a request's query names, which was loaded once.
 fn properties(app: &App, request: &Request) -> Result<Properties> {
     let (_, properties) = model_properties(app, request)?;
     properties.ok_or_else(|| refusal(RefusalKind::Unavailable, "Loading model").into())
@@ -103,7 +103,7 @@ pub(crate) async fn server_info(State(app): State<Arc<App>>, request: Request) -
     Ok(json(StatusCode::OK, &value))
 }
 
-/// Likewise.
+/// What sglang-router asks a server for.
 pub(crate) async fn model_info(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let p = properties(&app, &request)?;
     Ok(json(

@@ -26,7 +26,7 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Response> {
     Ok(json(StatusCode::OK, &json!({ "models": models })))
 }
 
-/// Those that are loaded.
+/// Answers `/api/ps`: the models that are loaded.
 pub(crate) async fn ps(State(app): State<Arc<App>>) -> Result<Response> {
     let offers = app.engine.offers();
     let models = offers.iter().filter(|o| o.state == ModelState::Loaded).map(|offer| {

@@ -35,7 +35,7 @@ impl Frame {
 /// Writes chunks.
 pub(super) struct Chunks {
     frame: Frame,
-    /// Of each answer, whether its first chunk was sent.
+    /// For each answer, whether its first chunk was sent.
     begun: Vec<bool>,
     finishes: Vec<Finish>,
     meters: Vec<Meter>,

@@ -146,7 +146,7 @@ struct Pieces {
     with_usage: bool,
     metered: bool,
     meters: Vec<Meter>,
-    /// Of each answer, how many characters were sent.
+    /// For each answer, how many characters were sent.
     offsets: Vec<usize>,
     finishes: Vec<Vec<Finish>>,
 }

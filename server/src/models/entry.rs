@@ -114,7 +114,7 @@ impl ModelEntry {
         }
     }
 
-    /// Likewise, if it works and takes requests.
+    /// The model, if it is loaded, works and takes requests.
     pub fn working(&self) -> Option<Arc<ServedModel>> {
         match &*lock(&self.place) {
             LoadState::Loaded(served) => Some(served.clone()).filter(|served| served.health().1.is_none()),
@@ -208,7 +208,7 @@ impl ModelEntry {
         self.leave()
     }
 
-    /// Likewise, unless another thread loads or unloads it.
+    /// Unloads it once its requests are over, unless another thread loads or unloads it. False if it was not loaded.
     pub fn try_unload(&self) -> bool {
         self.turn.try_lock().is_ok_and(|_turn| self.leave())
     }

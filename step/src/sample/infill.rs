@@ -61,7 +61,7 @@ pub fn infill(list: &mut Vec<Candidate>, words: &Words) {
     list.extend(kept.into_iter().filter(|(c, p)| *p >= least || words.is_end(c.id)).map(|(c, _)| c));
 }
 
-/// Of two texts of which one begins with the other, the more probable one has the probability of both.
+/// Merges texts of which one begins with the other: the more probable one gets the probability of both.
 fn merge(list: &mut [Candidate], p: &mut [f64], words: &Words) {
     let n = list.len().min(COMPARED);
     for i in 0..n {

@@ -20,7 +20,7 @@ pub enum Step {
     Typical,
     /// The best by summed probability.
     TopP,
-    /// Those with a share of the best one's probability.
+    /// Keeps candidates with a share of the best one's probability.
     MinP,
     /// By chance, all but the least probable of the likely ones go.
     Xtc,
@@ -183,7 +183,7 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The same chain with what it does not do switched off: steps that its order lacks, or all under mirostat; and with biases
+    /// This chain with what it does not do switched off: steps that its order lacks, or all under mirostat; and with biases
     /// that ban as bans.
     pub fn disable_neutral_steps(mut self) -> Self {
         if self.mirostat > 0 {

@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 100;
 pub struct ShortlistRequest {
     /// Ids whose logits are wanted in any case, each once, rising, all in the vocabulary.
     pub ids: Vec<u32>,
-    /// Of which ids the largest logits are.
+    /// Ids among which the largest logits are looked for.
     pub allowed: Allowed,
     /// Divides logits in the sum of their exponentials; above 0.
     pub temperature: f32,
@@ -43,7 +43,7 @@ pub struct Shortlist {
 }
 
 impl Shortlist {
-    /// Of a row of logits, `[vocab]`.
+    /// The shortlist of a row of logits, `[vocab]`.
     pub fn of(logits: &[f32], request: &ShortlistRequest) -> Shortlist {
         let mut best = Vec::new();
         super::steps::collect(logits, &mut best);
@@ -61,7 +61,8 @@ impl Shortlist {
         Shortlist { wanted: wanted.collect(), best, ln_sum, n_vocab: logits.len() }
     }
 
-    /// Of what a kernel lists as pairs of a logit's bits and an id: `most` of the best, of which those with an id of the vocabulary
+    /// The shortlist that a kernel lists as pairs of a logit's bits and an id: `most` of the best, of which those with an id of the
+    /// vocabulary
     /// count; the best logit and the sum of the exponentials of what all are above it, over the temperature; the logits of the
     /// wanted ids.
     pub fn from_pairs(pairs: &[[u32; 2]], most: usize, request: &ShortlistRequest, n_vocab: usize) -> Shortlist {
@@ -167,11 +168,11 @@ pub(super) enum FirstCut {
     Rank(usize),
     /// The fewest with so much probability.
     Mass { p: f32, min_keep: usize },
-    /// Those with a share of the best one's probability.
+    /// Candidates with a share of the best one's probability.
     Share { p: f32, min_keep: usize },
-    /// Those up to a surprise in bits, at a temperature: mirostat 2.
+    /// Candidates up to a surprise in bits, at a temperature: mirostat 2.
     Surprise { mu: f64, temperature: f32 },
-    /// As many as Zipf's law, by the best ones, gives that surprise: mirostat 1.
+    /// Number of candidates that Zipf's law, by the best ones, gives that surprise: mirostat 1.
     Zipf { mu: f64, temperature: f32 },
 }
 

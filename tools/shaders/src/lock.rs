@@ -14,9 +14,9 @@ const HEAD: &str =
 /// What one kernel's archive was made of, and what it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Of its sources.
+    /// The hash of its sources.
     pub sources: String,
-    /// Of the archive.
+    /// The hash of the archive.
     pub archive: String,
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A product: outputs, inputs, what it does beside multiplying.
 type Shape = (usize, usize, GemmFusion);
 
-/// As weights lie on a discrete device.
+/// A product with plain weights, the way they lie on a discrete device.
 const PLAIN: GemmFusion =
     GemmFusion { gated: false, add: false, norm: false, soa: true, activations: ActivationQuant::Q16 };
 const NORM: GemmFusion = GemmFusion { norm: true, ..PLAIN };
@@ -54,7 +54,7 @@ impl Bench {
         self.time_of(f, shape, n, (&pipeline, [tile.groups, 1, 1], 0), w)
     }
 
-    /// Likewise by cooperative matrices, their activations packed.
+    /// Microseconds of one launch by cooperative matrices, with packed activations, in a row of launches over copies of the matrix.
     fn time_mat(&mut self, f: &Format, shape: Shape, n: usize, tile: &MatTile, w: &vk::Buffer) -> Result<f64, Fault> {
         let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(shape.1, shape.2))?;
         let grid = [tile.groups, n.div_ceil(tile.columns()) as u32, 1];

@@ -111,7 +111,7 @@ pub(super) struct Batch<'b> {
     pub(super) pieces: Vec<RunSlice>,
     /// The one that is to be filled next.
     pub(super) next: AtomicUsize,
-    /// Those that are not filled yet.
+    /// Pieces that are not filled yet.
     pub(super) left: AtomicUsize,
 }
 

@@ -8,7 +8,7 @@ pub struct Clock {
     steps: bool,
     ops: bool,
     begun: Option<Instant>,
-    /// Of the last step, microseconds.
+    /// Time of the last step, microseconds.
     pub(super) us: f64,
     /// When each of its ops had ended, microseconds after its start.
     pub(super) ends: Vec<f64>,

@@ -24,7 +24,7 @@ pub(super) struct State {
     pub places: Vec<CacheWrite>,
     pub spans: Vec<Span>,
     pub seen: Vec<VisibleRange>,
-    /// Of each head, if scores fall with distance.
+    /// The slope of each head, if scores fall with distance (ALiBi).
     pub slopes: Vec<f32>,
 }
 

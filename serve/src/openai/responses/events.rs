@@ -44,7 +44,7 @@ impl Events {
         json!({"item_id": self.ids.last(), "output_index": index})
     }
 
-    /// The same of its only part.
+    /// Where the only part of the last item stands, as its events say it.
     fn place_in_part(&self) -> Value {
         let mut place = self.place();
         place["content_index"] = 0.into();
