@@ -23,7 +23,7 @@ use crate::plan::LayerState;
 use crate::server::Models;
 use crate::text::Tokenizer;
 use crate::{conversation, model, Error, Result};
-use answer::{refused, wait};
+use answer::{refusal_error, wait};
 use options::Source;
 use pumex_serve::engine::{Embed, EmbeddingResult, Engine, PromptPart};
 use std::path::Path;
@@ -125,7 +125,7 @@ impl Model {
             planned => planned?,
         };
         let name = gguf.path().file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
-        let [texts, vectors] = [false, true].map(|embeds| options.served(&name, &source, embeds));
+        let [texts, vectors] = [false, true].map(|embeds| options.build_server(&name, &source, embeds));
         let (is_for_vectors, waits) = (options.is_for_vectors() || looks_ahead, options.waits());
         let (tokenizer, logits) = (OnceLock::new(), Mutex::new(None));
         let inner = Inner { options, source, gguf, n_vocab, is_for_vectors, tokenizer, texts, vectors, logits };
@@ -179,11 +179,11 @@ impl Model {
     ) -> Result<Vec<(Vec<Vec<f32>>, usize)>> {
         let inputs = texts.into_iter().map(|text| vec![PromptPart::Text(text.as_ref().to_string())]).collect();
         self.0.vectors.start()?;
-        let model = self.0.vectors.model(None).map_err(refused)?;
+        let model = self.0.vectors.model(None).map_err(refusal_error)?;
         let (reply, done) = oneshot::channel();
-        model.embed(&Embed { inputs, truncate, pooling, normalize }, reply).map_err(refused)?;
+        model.embed(&Embed { inputs, truncate, pooling, normalize }, reply).map_err(refusal_error)?;
         let gone = |_| Error::Request("the model gave up this request".into());
-        let all = wait(done).map_err(gone)?.map_err(refused)?;
+        let all = wait(done).map_err(gone)?.map_err(refusal_error)?;
         Ok(all.into_iter().map(|EmbeddingResult { vectors, tokens }| (vectors, tokens)).collect())
     }
 
@@ -299,7 +299,7 @@ impl Model {
     /// # Errors
     /// A model that cannot be loaded.
     pub fn n_ctx(&self) -> Result<usize> {
-        Ok(self.loaded()?.properties().n_ctx)
+        Ok(self.loaded_engine_model()?.properties().n_ctx)
     }
 
     /// One line naming the device. Loads the model if it is not yet.
@@ -307,13 +307,13 @@ impl Model {
     /// # Errors
     /// A model that cannot be loaded.
     pub fn device(&self) -> Result<String> {
-        Ok(self.loaded()?.properties().device.clone())
+        Ok(self.loaded_engine_model()?.properties().device.clone())
     }
 
-    fn loaded(&self) -> Result<Arc<dyn pumex_serve::engine::Model>> {
+    fn loaded_engine_model(&self) -> Result<Arc<dyn pumex_serve::engine::Model>> {
         let models = if self.0.is_for_vectors { &self.0.vectors } else { &self.0.texts };
         models.start()?;
-        models.model(None).map_err(refused)
+        models.model(None).map_err(refusal_error)
     }
 
     /// What the file says of itself: `llama 8B Q4_K - Medium`.

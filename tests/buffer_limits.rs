@@ -18,7 +18,7 @@ use pumex::{model, synthetic, Error, Result};
 const BOUND: f64 = 1e-5;
 
 /// The device, as if none of its buffers could be larger; `staging` has weights copied.
-fn limited(most: u64, staging: bool) -> Option<Device> {
+fn limit_buffers(most: u64, staging: bool) -> Option<Device> {
     let device = device(staging)?;
     let caps = Caps { max_buffer_bytes: Some(most), ..device.caps().clone() };
     Some(device.with_caps(caps))
@@ -47,7 +47,7 @@ fn what_is_larger_than_a_buffer_is_split_where_it_can_be() {
     let whole = gguf.maps().map(|(_, map)| map.len() as u64).sum::<u64>();
     assert!(whole > 2 * most, "a file of {whole} bytes is to be of several parts of {most}");
     let options = Options { max_rows: 512, ..options(CacheType::F32) };
-    let Some(device) = limited(most, false) else { return };
+    let Some(device) = limit_buffers(most, false) else { return };
     let mut split = runner(&gguf, device, &options).unwrap();
     assert!(split.max_rows() < 512 && split.max_rows() > 8, "{} rows", split.max_rows());
     let ids = ids(40);
@@ -73,7 +73,7 @@ fn tensors_that_no_buffer_holds_lie_in_slabs() {
     let (ids, mut cpu) = (ids(40), reference(&gguf));
     let truth = logits(&mut cpu, &ids, 40);
     for (i, &staging) in sample(&[true, false], 1).iter().enumerate() {
-        let Some(device) = limited(bytes / 3, staging) else { return };
+        let Some(device) = limit_buffers(bytes / 3, staging) else { return };
         let (lie, too_large) = in_slabs(&plan, &device);
         assert!(lie > 0 && lie < plan.weights.len() && too_large == 0, "{lie} in slabs, {too_large} too large");
         let mut split = runner(&gguf, device.clone(), &options).unwrap();
@@ -90,7 +90,7 @@ fn tensors_that_no_buffer_holds_lie_in_slabs() {
     }
 }
 
-/// Of a single layer, by every kernel for many rows that the device has.
+/// A single layer runs by every kernel for many rows that the device has.
 #[test]
 fn experts_that_no_buffer_holds_lie_in_slabs() {
     let tiny = synthetic::find("tiny-moe").unwrap();
@@ -102,7 +102,7 @@ fn experts_that_no_buffer_holds_lie_in_slabs() {
         let most = largest(&gguf).0 / 2;
         let ways = std::iter::once(None).chain(sample(&ways, 1).iter().map(|way| Some(*way))).enumerate();
         for (_, way) in ways.filter(|(j, _)| !exhaustive() || in_turn(i + j, 3)) {
-            let (Some(whole), Some(few)) = (device(true), limited(most, true)) else { return };
+            let (Some(whole), Some(few)) = (device(true), limit_buffers(most, true)) else { return };
             let (lie, too_large) = in_slabs(&model::plan(&gguf).unwrap(), &few);
             assert!(lie >= 3 && too_large == 0, "{lie} in slabs, {too_large} too large");
             let debug = Debug { many_rows: way, ..Debug::default() };
@@ -134,14 +134,14 @@ fn experts_that_no_buffer_holds_lie_in_slabs() {
 /// Embeddings of positions are read otherwise than matrices are.
 #[test]
 fn a_tensor_that_cannot_lie_in_slabs_stays_on_the_cpu_or_is_refused_by_its_name() {
-    let mut recipe = Recipe::named("gpt2");
+    let mut recipe = Recipe::recipe_of("gpt2");
     recipe.keys.insert("context_length".into(), 4096.into());
     recipe.tensors.insert("position_embd.weight".into(), vec![256, 4096]);
     let gguf = recipe.gguf("gpt2");
     let (bytes, name) = largest(&gguf);
     assert_eq!(name, "position_embd.weight");
     let options = Options { n_ctx: Some(64), ..options(CacheType::F16) };
-    let Some(device) = limited(bytes - 1, false) else { return };
+    let Some(device) = limit_buffers(bytes - 1, false) else { return };
     let refused = runner(&gguf, device.clone(), &options).err().unwrap();
     let told = refused.to_string();
     assert!(matches!(refused, Error::OutOfMemory(_)), "{told}");

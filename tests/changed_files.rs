@@ -4,7 +4,7 @@ use crate::server::process::{ask, Process};
 use crate::util::{demo_path, logits};
 use pumex::cpu::Reference;
 use pumex::gguf::Gguf;
-use pumex::map::{Access, Map};
+use pumex::map::{FileAccess, Map};
 use pumex::step::{Row, RowOutput, Runner, Token};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn shorten(path: &PathBuf, len: u64) {
 fn pages_that_a_file_no_longer_has_are_an_error_of_its_map_alone() {
     let (path, other) = (copy("map"), copy("other"));
     let maps = [&path, &other].map(|path| Map::open(path).unwrap());
-    let read = Map::open_with(&path, Access { read: true, lock: false }).unwrap();
+    let read = Map::open_with(&path, FileAccess { read: true, lock: false }).unwrap();
     assert!(maps.iter().all(|map| map.check().is_ok()));
     let before = maps[0][0];
     shorten(&path, 4096);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use crate::seeded::Recipe;
 use crate::util;
 use pumex::conversation::{rows, Checkpoints};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::dialogue::{Answer, AnswerOptions, Message, Speaker, Style, Talk};
 use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
@@ -23,7 +23,7 @@ const MODELS: [&str; 5] = ["mamba", "rwkv7", "lfm2", "gemma3", "qwen3next"];
 
 /// A seeded model with as many ids as the demo model's vocabulary has, whose tokenizer speaks for it.
 pub fn model_of(name: &str, n_vocab: usize) -> Gguf {
-    let mut recipe = Recipe::named(name);
+    let mut recipe = Recipe::recipe_of(name);
     recipe.keys.insert("vocab_size".into(), n_vocab.into());
     for table in ["token_embd.weight", "output.weight"] {
         recipe.tensors.get_mut(table).into_iter().for_each(|dims| dims[1] = n_vocab as u64);
@@ -42,8 +42,8 @@ fn reference(gguf: &Gguf, n_seqs: usize) -> Box<dyn Runner + '_> {
 
 fn fast(gguf: &Gguf, n_seqs: usize) -> Box<dyn Runner + '_> {
     let f16 = Elements::Floats(Float::F16);
-    let sizes = Sizes { n_ctx: 256, n_seqs, max_rows: 16, cache_positions: None, k: f16, v: f16 };
-    let settings = Settings { threads: Some(2), ..Settings::default() };
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs, max_rows: 16, cache_positions: None, k: f16, v: f16 };
+    let settings = FastSettings { threads: Some(2), ..FastSettings::default() };
     Box::new(Fast::new(gguf, model::plan(gguf).unwrap(), sizes, &settings).unwrap())
 }
 
@@ -144,7 +144,7 @@ fn text(seed: u32, len: u32) -> Vec<u32> {
 
 #[test]
 fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
-    let gguf = Recipe::named("mamba").gguf("checkpoints.gguf");
+    let gguf = Recipe::recipe_of("mamba").gguf("checkpoints.gguf");
     let mut runner = Reference::new(&gguf, model::plan(&gguf).unwrap(), 256, 3, 64);
     let feed = |runner: &mut Reference<'_>, start: usize, ids: &[u32]| {
         runner.run(&rows(ids, start, |_| RowOutput::Logits), Want::Logits).unwrap().logits

@@ -433,6 +433,6 @@ fn a_continuation_ends_by_exit_and_by_ctrl_c_while_it_waits() {
         let mut terminal = crate::terminal::screen::Terminal::start(&args, &std::env::temp_dir());
         terminal.wait("Ctrl-D ends\r\n> ");
         terminal.send(keys);
-        assert_eq!(terminal.end(), Some(expected), "{}", terminal.seen());
+        assert_eq!(terminal.end(), Some(expected), "{}", terminal.visible_text());
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const PROMPT: [u32; 9] = [5, 102, 199, 296, 393, 490, 587, 684, 781];
 
 /// A runner on a Vulkan device that is lost from some submission on; none without a device.
-fn loaded(gguf: &Gguf, revives: bool, lost_at: Option<u64>) -> Option<Box<dyn Runner + '_>> {
+fn load_losable(gguf: &Gguf, revives: bool, lost_at: Option<u64>) -> Option<Box<dyn Runner + '_>> {
     if !crate::util::has_device() {
         return None;
     }
@@ -23,7 +23,7 @@ fn loaded(gguf: &Gguf, revives: bool, lost_at: Option<u64>) -> Option<Box<dyn Ru
 }
 
 /// Ids that follow a prompt, two steps in flight, with a penalty that sees those before, then those of a fork.
-fn told(runner: &mut dyn Runner) -> Result<Vec<u32>> {
+fn read_ids(runner: &mut dyn Runner) -> Result<Vec<u32>> {
     let chain = Arc::new(SamplerOptions { temperature: 0.0, repeat_penalty: 1.5, ..SamplerOptions::default() });
     let sample = || {
         let (options, recent) = (chain.clone(), vec![5]);
@@ -50,20 +50,20 @@ fn told(runner: &mut dyn Runner) -> Result<Vec<u32>> {
 #[test]
 fn a_model_that_lost_its_device_goes_on_with_a_new_one_as_if_nothing_was() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = loaded(&gguf, true, None) else { return };
+    let Some(mut runner) = load_losable(&gguf, true, None) else { return };
     let before = runner.counters().submits;
-    let truth = told(&mut *runner).unwrap();
+    let truth = read_ids(&mut *runner).unwrap();
     let last = runner.counters().submits - before;
     assert!(truth.len() == 9 + 8 + 2 && last >= 11 && !runner.was_revived());
     drop(runner);
     // In the prompt, with two steps in flight, of the fork, in the last step.
     for at in [1, 5, last - 1, last] {
-        let Some(mut runner) = loaded(&gguf, true, Some(at)) else { return };
-        assert_eq!(told(&mut *runner).unwrap(), truth, "lost at submission {at} of {last}");
+        let Some(mut runner) = load_losable(&gguf, true, Some(at)) else { return };
+        assert_eq!(read_ids(&mut *runner).unwrap(), truth, "lost at submission {at} of {last}");
         assert!(runner.was_revived(), "lost at submission {at} of {last}");
     }
-    let Some(mut runner) = loaded(&gguf, false, Some(5)) else { return };
-    let error = told(&mut *runner).unwrap_err();
+    let Some(mut runner) = load_losable(&gguf, false, Some(5)) else { return };
+    let error = read_ids(&mut *runner).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::Lost(_)), "{text}");
     for part in ["ERROR_DEVICE_LOST", "driver ", "; submission ", "dispatches from ", "MiB"] {

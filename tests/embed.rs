@@ -54,7 +54,7 @@ fn texts<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 /// BERT with a classifier of three scores.
 fn classifier() -> Recipe {
-    let mut recipe = Recipe::named("bert");
+    let mut recipe = Recipe::recipe_of("bert");
     let tensors: [(&str, &[u64]); 4] =
         [("cls.weight", &[64, 64]), ("cls.bias", &[64]), ("cls.output.weight", &[64, 3]), ("cls.output.bias", &[3])];
     recipe.tensors.extend(tensors.map(|(name, dims)| (name.to_string(), dims.to_vec())));
@@ -76,7 +76,7 @@ fn scores_of_a_classifier_are_those_of_llama_cpp() {
 
 #[test]
 fn dense_products_behind_pooling_are_those_of_llama_cpp() {
-    let mut recipe = Recipe::named("gemma-embedding");
+    let mut recipe = Recipe::recipe_of("gemma-embedding");
     recipe.tensors.insert("dense_2.weight".into(), vec![64, 96]);
     recipe.tensors.insert("dense_3.weight".into(), vec![96, 64]);
     recipe.keys.insert("pooling_type".into(), json!(1));
@@ -106,7 +106,7 @@ fn texts_that_share_a_step_get_what_each_gets_alone() {
     for (name, more) in
         [("bert", &["--embd-normalize", "-1"][..]), ("qwen2-sees-all", &[]), ("modern-bert", &["-ub", "6"])]
     {
-        let made = TemporaryModel::new(name, &Recipe::named(name));
+        let made = TemporaryModel::new(name, &Recipe::recipe_of(name));
         let all = made.vectors(&texts(more));
         assert_eq!(all.len(), TEXTS.len());
         for (ids, shared) in TEXTS.iter().zip(&all) {
@@ -120,9 +120,9 @@ fn texts_that_share_a_step_get_what_each_gets_alone() {
 /// A decoder's text may be longer than a step; pooling takes rows of all its steps.
 #[test]
 fn vectors_are_of_the_rows_that_pooling_names() {
-    let mut recipe = Recipe::named("qwen2-sees-all");
+    let mut recipe = Recipe::recipe_of("qwen2-sees-all");
     recipe.keys.remove("attention.causal");
-    for (name, recipe, more) in [("rows", Recipe::named("bert"), &[][..]), ("causal", recipe, &["-ub", "5"])] {
+    for (name, recipe, more) in [("rows", Recipe::recipe_of("bert"), &[][..]), ("causal", recipe, &["-ub", "5"])] {
         let made = TemporaryModel::new(name, &recipe);
         let of = |pooling: &str| {
             let args = ["--tokens", TEXTS[0], "--embd-normalize", "-1", "--pooling", pooling];
@@ -139,7 +139,7 @@ fn vectors_are_of_the_rows_that_pooling_names() {
 
 #[test]
 fn raw_numbers_are_those_of_the_json() {
-    let made = TemporaryModel::new("raw", &Recipe::named("bert"));
+    let made = TemporaryModel::new("raw", &Recipe::recipe_of("bert"));
     let vectors = made.vectors(&texts(&["--embd-normalize", "1"]));
     assert!(vectors.iter().all(|v| (v.iter().map(|x| x.abs()).sum::<f32>() - 1.0).abs() < 1e-5), "{vectors:?}");
     let out = made.0.with_extension("f32");
@@ -192,7 +192,7 @@ fn rerank_scores_pairs_of_a_query_and_a_text() {
 
 #[test]
 fn texts_come_from_arguments_files_and_lines() {
-    let mut recipe = Recipe::named("bert");
+    let mut recipe = Recipe::recipe_of("bert");
     letters(&mut recipe);
     let made = TemporaryModel::new("texts", &recipe);
     let args = made.vectors(&["ab", "cdef, a"]);
@@ -212,7 +212,7 @@ fn texts_come_from_arguments_files_and_lines() {
 /// However few rows a step may have.
 #[test]
 fn logits_of_rows_that_see_all_of_their_text_come_of_one_step() {
-    let made = TemporaryModel::new("logits", &Recipe::named("llada"));
+    let made = TemporaryModel::new("logits", &Recipe::recipe_of("llada"));
     let out = made.0.with_extension("logits");
     let logits = |ubatch: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
@@ -228,7 +228,7 @@ fn logits_of_rows_that_see_all_of_their_text_come_of_one_step() {
 
 #[test]
 fn what_cannot_be_embedded_is_refused_by_name() {
-    let made = TemporaryModel::new("refused", &Recipe::named("bert"));
+    let made = TemporaryModel::new("refused", &Recipe::recipe_of("bert"));
     let cases: [(&[&str], &[&str]); 7] = [
         (&["--tokens", "1,2", "--pooling", "rank"], &["cls.weight", "cls.output.weight", "found neither"]),
         (&["--tokens", "1,64"], &["token id 64", "64 ids"]),
@@ -242,7 +242,7 @@ fn what_cannot_be_embedded_is_refused_by_name() {
         let said = made.refusal(args);
         assert!(named.iter().all(|n| said.contains(n)), "{args:?}: {said}");
     }
-    let mut recipe = Recipe::named("bert");
+    let mut recipe = Recipe::recipe_of("bert");
     recipe.keys.insert("pooling_type".into(), json!(9));
     let said = TemporaryModel::new("pooling", &recipe).refusal(&["--tokens", "1"]);
     assert!(["bert.pooling_type", "4 (rank)", "found 9"].iter().all(|n| said.contains(n)), "{said}");

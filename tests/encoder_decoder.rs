@@ -3,7 +3,7 @@
 use crate::seeded::Recipe;
 use crate::util::{assert_silent, exact, exhaustive, logits, nmse, options, reference, rows, usual, vulkan};
 use pumex::conversation::{feed_source, generate, importance, perplexity, PerplexityOptions, Request, StopReason};
-use pumex::cpu::{Fast, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, RunnerSizes};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::Gguf;
 use pumex::model;
@@ -30,15 +30,15 @@ fn source(seq: u32, ids: &[u32]) -> Vec<Row> {
     (0..).zip(ids).map(row).collect()
 }
 
-/// Of two sequences in turn, as long as either has some.
+/// Rows of two sequences in turn, as long as either has some.
 fn in_turn(a: &[Row], b: &[Row]) -> Vec<Row> {
     (0..a.len().max(b.len())).flat_map(|i| a.get(i).into_iter().chain(b.get(i)).cloned()).collect()
 }
 
 fn fast(gguf: &Gguf) -> Fast<'_> {
     let f32s = || Elements::Floats(Float::F32);
-    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: f32s(), v: f32s() };
-    Fast::new(gguf, model::plan(gguf).unwrap(), sizes, &Settings::default()).unwrap()
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: f32s(), v: f32s() };
+    Fast::new(gguf, model::plan(gguf).unwrap(), sizes, &FastSettings::default()).unwrap()
 }
 
 /// The runners there are, by name.
@@ -56,10 +56,10 @@ fn answer(runner: &mut dyn Runner, seq: u32, from: &[u32], to: &[u32], chunk: us
     runner.forget(seq, 0);
     runner.run(&source(seq, from), Want::Logits).unwrap();
     let parts = to.chunks(chunk).enumerate();
-    parts.flat_map(|(i, part)| continued(runner, seq, from.len() + i * chunk, part)).collect()
+    parts.flat_map(|(i, part)| continue_sequence(runner, seq, from.len() + i * chunk, part)).collect()
 }
 
-fn continued(runner: &mut dyn Runner, seq: u32, at: usize, ids: &[u32]) -> Vec<f32> {
+fn continue_sequence(runner: &mut dyn Runner, seq: u32, at: usize, ids: &[u32]) -> Vec<f32> {
     runner.run(&rows(seq, at, ids), Want::Logits).unwrap().logits
 }
 
@@ -71,7 +71,7 @@ fn close(found: &[f32], truth: &[f32], what: &str) {
 #[test]
 fn sequences_beside_each_other_answer_as_each_does_alone() {
     for name in ["t5", "t5-relu"] {
-        let gguf = Recipe::named(name).gguf("made");
+        let gguf = Recipe::recipe_of(name).gguf("made");
         let (from, to) = ([ids(5, 37), ids(37, 5)], [ids(16, 7), ids(16, 13)]);
         let mut truth = Vec::new();
         for (kind, mut runner) in runners(&gguf) {
@@ -103,7 +103,7 @@ fn sequences_beside_each_other_answer_as_each_does_alone() {
 
 #[test]
 fn forks_share_a_source_and_what_is_forgotten_amid_it_is_all() {
-    let gguf = Recipe::named("t5").gguf("made");
+    let gguf = Recipe::recipe_of("t5").gguf("made");
     let (from, to, other) = (ids(40, 37), ids(9, 7), ids(9, 3));
     for (kind, mut runner) in runners(&gguf) {
         let runner = &mut *runner;
@@ -112,12 +112,12 @@ fn forks_share_a_source_and_what_is_forgotten_amid_it_is_all() {
         let truth = answer(runner, 1, &from, &mixed, 9);
         answer(runner, 0, &from, &to[..6], 3);
         runner.fork(0, 1, 44).unwrap();
-        let fork = continued(runner, 1, 44, &other[4..]);
+        let fork = continue_sequence(runner, 1, 44, &other[4..]);
         close(&fork, &truth[4 * VOCAB..], &format!("{kind}, a fork"));
-        close(&continued(runner, 0, 46, &to[6..]), &own[6 * VOCAB..], &format!("{kind}, what it came from"));
+        close(&continue_sequence(runner, 0, 46, &to[6..]), &own[6 * VOCAB..], &format!("{kind}, what it came from"));
         // Back to the answer's start, with the source still there.
         runner.forget(1, 40);
-        close(&continued(runner, 1, 40, &to), &own, &format!("{kind}, the source's next answer"));
+        close(&continue_sequence(runner, 1, 40, &to), &own, &format!("{kind}, the source's next answer"));
         assert!(runner.fork(0, 1, 39).unwrap_err().to_string().contains("its whole source of 40"), "{kind}");
         runner.forget(1, 39);
         let error = runner.run(&rows(1, 39, &to[..1]), Want::Ids).unwrap_err().to_string();
@@ -128,7 +128,7 @@ fn forks_share_a_source_and_what_is_forgotten_amid_it_is_all() {
 
 #[test]
 fn steps_that_mix_up_sources_and_answers_are_refused_and_change_nothing() {
-    let gguf = Recipe::named("t5").gguf("made");
+    let gguf = Recipe::recipe_of("t5").gguf("made");
     for (kind, mut runner) in runners(&gguf) {
         let refused = |runner: &mut dyn Runner, rows: &[Row], what: &str| {
             let error = runner.start(rows).unwrap_err().to_string();
@@ -153,17 +153,17 @@ fn steps_that_mix_up_sources_and_answers_are_refused_and_change_nothing() {
         refused(&mut *runner, &rows(0, 4, &to), "expected a position behind its source of 5, found 4");
         let error = feed_source(&mut *runner, &ids(600, 3)).unwrap_err().to_string();
         assert!(error.contains("source of 600 tokens: expected at most"), "{kind}: {error}");
-        close(&continued(&mut *runner, 0, 5, &to), &truth, kind);
+        close(&continue_sequence(&mut *runner, 0, 5, &to), &truth, kind);
         assert_eq!(runner.answers_from(), Some(0));
     }
-    let other = Recipe::named("llama").gguf("made");
+    let other = Recipe::recipe_of("llama").gguf("made");
     let error = reference(&other).start(&source(0, &[1])).unwrap_err().to_string();
     assert!(error.contains("expected a model with an encoder"), "{error}");
 }
 
 #[test]
 fn what_is_generated_is_the_answer() {
-    let gguf = Recipe::named("t5-relu").gguf("made");
+    let gguf = Recipe::recipe_of("t5-relu").gguf("made");
     let (from, stop) = (ids(11, 5), AtomicBool::new(false));
     let mut truth = vec![3];
     for _ in 0..12 {
@@ -194,7 +194,7 @@ fn what_is_generated_is_the_answer() {
 
 /// The model with heads as wide as those that cooperative matrices take.
 fn wide() -> Recipe {
-    let mut recipe = Recipe::named("t5");
+    let mut recipe = Recipe::recipe_of("t5");
     for (name, dims) in &mut recipe.tensors {
         match name.rsplit_once("attn_").map(|(_, part)| part) {
             Some("q.weight" | "k.weight" | "v.weight") => *dims = vec![64, 256],
@@ -208,7 +208,7 @@ fn wide() -> Recipe {
 
 /// A decoder of more layers than the encoder.
 fn deep() -> Recipe {
-    let mut recipe = Recipe::named("t5");
+    let mut recipe = Recipe::recipe_of("t5");
     recipe.tensors.retain(|name, _| !name.starts_with("enc.blk.1."));
     recipe.keys.insert("block_count".into(), json!(1));
     recipe.keys.insert("decoder_block_count".into(), json!(2));
@@ -237,7 +237,7 @@ fn parts_of_several_depths_and_widths_agree_on_a_device_with_the_reference() {
 
 #[test]
 fn importance_is_of_both_parts() {
-    let gguf = Recipe::named("t5").gguf("made");
+    let gguf = Recipe::recipe_of("t5").gguf("made");
     let all = PerplexityOptions { n_ctx: 16, bos: None, windows: None };
     let stop = AtomicBool::new(false);
     let mut truth: Option<pumex::imatrix::Imatrix> = None;
@@ -255,8 +255,8 @@ fn importance_is_of_both_parts() {
 
 #[test]
 fn embeddings_are_those_of_the_encoder_alone() {
-    let gguf = Recipe::named("t5").gguf("made");
-    let mut recipe = Recipe::named("t5");
+    let gguf = Recipe::recipe_of("t5").gguf("made");
+    let mut recipe = Recipe::recipe_of("t5");
     recipe.arch = "t5encoder".into();
     recipe.tensors.retain(|name, _| !name.starts_with("dec."));
     let alone = recipe.gguf("made");
@@ -290,7 +290,7 @@ fn bad_files_are_told_in_one_error() {
         ),
     ];
     for (change, named) in cases {
-        let mut recipe = Recipe::named("t5");
+        let mut recipe = Recipe::recipe_of("t5");
         change(&mut recipe);
         let error = model::plan(&recipe.gguf("made")).unwrap_err().to_string();
         assert!(named.iter().all(|n| error.contains(n)), "{named:?}: {error}");
@@ -299,7 +299,7 @@ fn bad_files_are_told_in_one_error() {
 
 #[test]
 fn the_plan_is_as_reviewed() {
-    let text = model::plan(&Recipe::named("t5").gguf("made")).unwrap().to_string();
+    let text = model::plan(&Recipe::recipe_of("t5").gguf("made")).unwrap().to_string();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/plans/t5-seeded.txt");
     if std::env::var_os("PUMEX_BLESS").is_some() {
         std::fs::write(&file, &text).unwrap();
@@ -312,7 +312,7 @@ pub struct TemporaryModel(pub PathBuf);
 
 impl TemporaryModel {
     pub fn new(name: &str) -> TemporaryModel {
-        let mut recipe = Recipe::named("t5");
+        let mut recipe = Recipe::recipe_of("t5");
         let word = |i: usize| match i {
             0 => "<pad>".to_string(),
             1 => "</s>".to_string(),
@@ -336,8 +336,8 @@ impl TemporaryModel {
         TemporaryModel(path)
     }
 
-    /// As Q8_0, in a file beside it.
-    fn quantized(&self) -> TemporaryModel {
+    /// The model as Q8_0, in a file beside it.
+    fn quantize_model(&self) -> TemporaryModel {
         let (path, mut process) = (self.0.with_extension("q8_0"), Command::new(env!("CARGO_BIN_EXE_pumex")));
         let output = process.arg("quantize").args([&self.0, &path]).arg("Q8_0").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -363,13 +363,13 @@ impl Drop for TemporaryModel {
     }
 }
 
-/// Of an answer's rows, one at a time, the megakernel does what it takes; a pipeline of it takes long to build.
+/// The megakernel takes an answer's rows one at a time, and does what it takes; a pipeline of it takes long to build.
 #[test]
 fn answers_are_the_same_with_the_megakernel() {
     if !exhaustive() {
         return;
     }
-    let made = TemporaryModel::new("megakernel").quantized();
+    let made = TemporaryModel::new("megakernel").quantize_model();
     let gguf = Gguf::open(&made.0).unwrap();
     let run = |megakernel: bool| {
         let debug = Debug { megakernel: Some(megakernel), ..exact() };

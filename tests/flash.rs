@@ -8,7 +8,7 @@ use pumex::synthetic;
 
 /// Bound of the squared error: weights, activations and what attention weighs with are rounded to halves.
 const BOUND: f64 = 2e-6;
-/// Likewise, where that changes some codes of the cache by one.
+/// Bound of the squared error where rounding changes some codes of the cache by one.
 const BOUND_OF_CODES: f64 = 1e-3;
 
 /// Steps whose tiles of rows have one sequence, the end of one and the start of another, and both in turn, at several depths.
@@ -40,7 +40,7 @@ fn many_rows_attend_alike_by_matrices_from_shared_memory() {
     }
 }
 
-/// Likewise, and those that others take, too.
+/// Heads that workgroups hold, and those that other kernels take, too.
 #[test]
 fn many_rows_attend_alike_by_matrices_that_workgroups_hold() {
     use CacheType::{Iq4Nl, F16, Q4_0, Q4_1, Q8_0};
@@ -111,7 +111,9 @@ fn many_rows_attend_alike_with_matrices_and_without() {
     let others =
         [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
     for (heads, types) in halves.into_iter().chain(others).chain([((4, 2, 256), (Q8_0, Q4_0))]) {
-        let Some(matrices) = run(heads, types, if heads.2 > 128 { AttentionKernel::Staged } else { AttentionKernel::Fragments }) else {
+        let Some(matrices) =
+            run(heads, types, if heads.2 > 128 { AttentionKernel::Staged } else { AttentionKernel::Fragments })
+        else {
             return;
         };
         let Some(prompt) = run(heads, types, AttentionKernel::Prompt) else { return };

@@ -1,7 +1,7 @@
 //! What is chosen for other devices, run on this one: their tables of shapes, within its limits.
 
 use crate::util::{
-    assert_silent, device, exhaustive, fixture, in_turn, logits, nmse, options, pick, shared, type_model, Golden,
+    assert_silent, device, exhaustive, fixture, in_turn, logits, nmse, options, pick, shared_folder, type_model, Golden,
 };
 use pumex::engine::{CacheType, Debug, Options, VulkanRunner};
 use pumex::gguf::Gguf;
@@ -11,7 +11,7 @@ use pumex::vk::Caps;
 use std::path::{Path, PathBuf};
 
 /// What a device is known by, with all else of `own`.
-fn taken_for(known: &Caps, own: &Caps) -> Caps {
+fn borrow_identity(known: &Caps, own: &Caps) -> Caps {
     Caps {
         vendor_id: known.vendor_id,
         device_id: known.device_id,
@@ -29,7 +29,7 @@ fn taken_for(known: &Caps, own: &Caps) -> Caps {
 fn models() -> Vec<(String, PathBuf, PathBuf)> {
     let of = |name: &str| (name.to_string(), fixture(name).with_extension("gguf"), fixture(name));
     let mut all: Vec<_> = ["Q4_K_S", "qwen3moe"].map(of).into();
-    if let Some(shared) = shared().filter(|_| exhaustive()) {
+    if let Some(shared) = shared_folder().filter(|_| exhaustive()) {
         let typed = |name: &&str| (name.to_string(), type_model(&shared, name), shared.join("golden/types").join(name));
         all.extend(crate::goldens::TYPES.iter().map(typed));
     }
@@ -48,7 +48,7 @@ const WAYS: [(usize, ActivationQuant, f64); 5] = [
 fn check(name: &str, class: &str, (file, golden): (&Path, &Path), way: (usize, ActivationQuant, f64)) -> Option<f64> {
     let (rows, activations, bound) = way;
     let opened = device(true)?;
-    let caps = policy::as_used(taken_for(&devices::find(class)?, opened.caps()));
+    let caps = policy::as_used(borrow_identity(&devices::find(class)?, opened.caps()));
     if DeviceClass::of(&caps) != DeviceClass::of(&devices::find(class)?) {
         println!("skipped: {class}: this device has not what it is known by: {:?}", DeviceClass::of(&caps));
         return None;

@@ -201,7 +201,7 @@ const FORMATS: [&str; 7] = ["F32", "Q4_K", "IQ4_XS", "F16", "Q8_0", "BF16", "IQ2
 fn positions_are_added_from_weights_of_every_kind() {
     for name in sample(&FORMATS, 3) {
         let mut made = TestWeights::new(1.0);
-        let table = made.coded(name, 96, DIM);
+        let table = made.add_matrix(name, 96, DIM);
         let (gguf, plan) = made.plan(&[], &[], |b, x| {
             b.general(General::Positions { weight: table, out: x });
             x
@@ -223,7 +223,7 @@ fn heads_have_matrices_of_their_own() {
             }
             let mut made = TestWeights::new(1.0);
             let heads = if k == 256 { 1 } else { 3 };
-            let weight = made.coded(name, heads * m, k);
+            let weight = made.add_matrix(name, heads * m, k);
             let (gguf, plan) = made.plan(&[], &[], |b, x| {
                 let (x, out) = (
                     cols(x, if k == 256 { 0 } else { i % 2 * 4 + usize::from(m == 5) }, k.min(64)),
@@ -244,12 +244,13 @@ fn heads_have_matrices_of_their_own() {
     }
 }
 
-/// As the step sizes of Mamba have them: products of two inputs, after another product.
+/// Products like those of Mamba's step sizes: of two inputs, after another product.
 #[test]
 fn products_of_few_inputs_are_done_number_by_number() {
     for name in ["F16", "F32"] {
         let mut made = TestWeights::new(1.0);
-        let (narrow, wide, bias) = (made.coded("F32", 2, DIM), made.coded(name, 37, 2), made.floats(1, 37, 1.0));
+        let (narrow, wide, bias) =
+            (made.add_matrix("F32", 2, DIM), made.add_matrix(name, 37, 2), made.floats(1, 37, 1.0));
         let (gguf, plan) = made.plan(&[], &[], |b, x| {
             let h = b.matmul("narrow", x, vec![part(narrow)]);
             b.matmul("wide", h, vec![MatPart { weight: wide, bias: Some(bias), scale: 0.5 }])
@@ -276,7 +277,7 @@ fn experts_are_chosen_by_every_rule() {
         let mut made = TestWeights::new(6.0);
         let top_k = TopK { n_expert: if groups.is_some() { 48 } else { 37 }, k: 5 };
         let bias = biased.then(|| made.floats(1, top_k.n_expert, 0.5));
-        let router = made.coded("F32", top_k.n_expert, DIM);
+        let router = made.add_matrix("F32", top_k.n_expert, DIM);
         let (gguf, plan) = made.plan(&[], &[], |b, x| {
             let logits = b.matmul("logits", x, vec![part(router)]);
             let out = b.parts("route", 4 * top_k.k);
@@ -311,7 +312,7 @@ fn experts_may_follow_from_ids() {
     let mut made = TestWeights::new(6.0);
     let top_k = TopK { n_expert: 11, k: 3 };
     let table = Some(made.values(64, 3, |i| f32::from_bits((i as u32 * 7 + i as u32 / 3) % 11)));
-    let router = made.coded("F32", top_k.n_expert, DIM);
+    let router = made.add_matrix("F32", top_k.n_expert, DIM);
     let (gguf, plan) = made.plan(&[], &[], |b, x| {
         let logits = b.matmul("logits", x, vec![part(router)]);
         let out = b.parts("route", 4 * top_k.k);
@@ -362,8 +363,8 @@ fn experts_products_stand_side_by_side() {
     for name in sample(&["F32", "Q4_K", "F16", "Q8_0", "IQ4_XS"], 3) {
         let mut made = TestWeights::new(1.0);
         let (top_k, ffn) = (TopK { n_expert: 6, k: 3 }, 256);
-        let router = made.coded("F32", 6, DIM);
-        let [up, down] = [(ffn, DIM), (40, ffn)].map(|(m, k)| made.coded(name, 6 * m, k));
+        let router = made.add_matrix("F32", 6, DIM);
+        let [up, down] = [(ffn, DIM), (40, ffn)].map(|(m, k)| made.add_matrix(name, 6 * m, k));
         let biases = [made.floats(6, ffn, 1.0), made.floats(6, 40, 1.0)];
         let (gguf, plan) = made.plan(&[], &[], |b, x| {
             let logits = b.matmul("logits", x, vec![part(router)]);
@@ -418,9 +419,9 @@ fn gates_meet_what_they_gate_as_in_the_reference() {
         for (j, by) in two.filter(|(j, _)| in_turn(i + j, 2)) {
             let mut made = TestWeights::new(1.0);
             let (top_k, ffn) = (TopK { n_expert: 6, k: 3 }, 256);
-            let router = made.coded("F32", 6, DIM);
+            let router = made.add_matrix("F32", 6, DIM);
             let of = |made: &mut TestWeights, parts: usize| {
-                [(ffn, DIM), (ffn, DIM), (DIM, ffn)].map(|(m, k)| made.coded(name, parts * m, k))
+                [(ffn, DIM), (ffn, DIM), (DIM, ffn)].map(|(m, k)| made.add_matrix(name, parts * m, k))
             };
             let (dense, experts) = (of(&mut made, 1), of(&mut made, 6));
             let biases = [ffn, ffn, DIM].map(|m| Some(made.floats(6, m, 1.0)));
@@ -430,7 +431,8 @@ fn gates_meet_what_they_gate_as_in_the_reference() {
                 let out = b.matmul("out", hidden, vec![part(dense[2])]);
                 let logits = b.matmul("logits", x, vec![part(router)]);
                 let route = b.route(logits, top_k, 1.0, [None; 3]);
-                let hidden = b.matmul_gated_experts(x, (route, top_k), [experts[0], experts[1]], [biases[0], biases[1]], by);
+                let hidden =
+                    b.matmul_gated_experts(x, (route, top_k), [experts[0], experts[1]], [biases[0], biases[1]], by);
                 b.experts_add(hidden, (route, top_k), experts[2], biases[2], out);
                 out
             });
@@ -527,7 +529,7 @@ fn heads_may_stay_as_they_are() {
             .enumerate()
     {
         let mut made = TestWeights::new(1.0);
-        let qkv = made.coded("F32", 4 * head_dim, DIM);
+        let qkv = made.add_matrix("F32", 4 * head_dim, DIM);
         let [q_norm, k_norm] = norms.map(|normed| normed.then(|| made.floats(1, head_dim, 1.0)));
         let mask = if i == 1 { Mask::Window(9) } else { Mask::Causal };
         let spec = AttentionSpec { mask, ..AttentionSpec::causal(0, 2, 1, head_dim) };

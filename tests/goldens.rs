@@ -2,7 +2,7 @@
 
 use crate::reference::{assert_greedy, greedy};
 use crate::util::{
-    assert_silent, exact, exhaustive, in_turn, logits, nmse, pick, sample, shared, vulkan, Arithmetic, Golden,
+    assert_silent, exact, exhaustive, in_turn, logits, nmse, pick, sample, shared_folder, vulkan, Arithmetic, Golden,
 };
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
@@ -81,7 +81,7 @@ fn check_with(model: &Path, golden: &Path, ways: &[GoldenCase], more: &pumex::en
 
 #[test]
 fn demo_models_agree_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let files =
         [("llama-f16", "llama"), ("llama-draft-f16", "llama-draft"), ("qwen3", "qwen3"), ("qwen3moe-f16", "qwen3moe")];
     for (file, name) in sample(&files, 1) {
@@ -103,7 +103,7 @@ fn models_of_the_repository_agree_with_llama_cpp() {
 
 #[test]
 fn every_format_agrees_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (i, name) in TYPES.iter().enumerate().filter(|(_, name)| exhaustive() || ["Q6_K", "MXFP4_MOE"].contains(name)) {
         let ways = WAYS[..if exhaustive() { 4 } else { 1 }].iter().enumerate();
         let ways: Vec<GoldenCase> = ways.filter(|(j, _)| in_turn(i + j, 3)).map(|(_, way)| *way).collect();
@@ -113,7 +113,7 @@ fn every_format_agrees_with_llama_cpp() {
 
 #[test]
 fn weights_written_out_agree_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for name in sample(&["IQ3_S", "IQ1_M", "IQ1_S"], 1) {
         let ways = &WAYS[..if exhaustive() { 4 } else { 1 }];
         let more = pumex::engine::Options {
@@ -137,7 +137,7 @@ fn models_without_subgroups_agree_with_llama_cpp() {
 #[test]
 fn models_without_halves_agree_with_llama_cpp() {
     check_fixture("IQ2_XXS", sample(&WAYS, 1), Debug { halves: false, ..exact() });
-    let Some(shared) = shared().filter(|_| exhaustive()) else { return };
+    let Some(shared) = shared_folder().filter(|_| exhaustive()) else { return };
     let all =
         TYPES.iter().enumerate().flat_map(|(i, name)| [false, true].map(|force_staging| (i, name, force_staging)));
     for (i, name, force_staging) in all.filter(|(i, _, force_staging)| in_turn(i + usize::from(*force_staging), 2)) {

@@ -4,7 +4,7 @@ use crate::util;
 use pumex::conversation::{generate_within, Request, Stats, StopReason};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::Gguf;
-use pumex::grammar::{self, GrammarMask, Source};
+use pumex::grammar::{self, GrammarMask, GrammarSource};
 use pumex::sample::{Allowed, SampleRequest, Sampler, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token};
 use pumex::text::Tokenizer;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 fn text(
     runner: &mut dyn Runner,
     tokenizer: &Tokenizer,
-    source: &Source,
+    source: &GrammarSource,
     chain: SamplerOptions,
 ) -> Result<(Vec<u32>, Stats)> {
     let vocabulary = grammar::vocabulary(tokenizer, &[])?;
@@ -63,7 +63,7 @@ const SCHEMA: &str = r#"{"type":"object","properties":{"age":{"type":"integer","
 fn a_schema_gives_its_json_and_the_same_on_host_and_device() {
     let gguf = Gguf::open(&util::demo_path()).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
-    let source = Source::JsonSchema(SCHEMA.to_string());
+    let source = GrammarSource::JsonSchema(SCHEMA.to_string());
     let mut reference = util::reference(&gguf);
     let mut device = util::vulkan(&gguf, util::options(CacheType::F32));
     for chain in chains() {
@@ -92,7 +92,7 @@ fn a_schema_gives_its_json_and_the_same_on_host_and_device() {
 fn a_megakernel_that_gives_up_under_a_grammar_changes_no_id() {
     let gguf = Gguf::open(&util::demo_path()).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
-    let source = Source::JsonSchema(SCHEMA.to_string());
+    let source = GrammarSource::JsonSchema(SCHEMA.to_string());
     let run = |fault_at| {
         let debug = Debug { megakernel: Some(true), fault_at, ..Debug::default() };
         let mut runner = util::vulkan(&gguf, Options { debug, ..util::options(CacheType::F16) })?;
@@ -157,7 +157,7 @@ fn a_grammar_gives_its_text_and_ends_where_it_may() {
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let mut runner = util::reference(&gguf);
     for chain in chains() {
-        let source = Source::Gbnf("root ::= \" yes\" | \" no\" \"!\"{2}".to_string());
+        let source = GrammarSource::Gbnf("root ::= \" yes\" | \" no\" \"!\"{2}".to_string());
         let (ids, stats) = text(&mut runner, &tokenizer, &source, chain).unwrap();
         let found = tokenizer.decode(&ids);
         assert!([" yes", " no!!", "yes", "no!!"].contains(&found.as_str()), "{found:?}");
@@ -171,9 +171,9 @@ fn a_source_that_allows_nothing_is_one_error() {
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let mut runner = util::reference(&gguf);
     for source in [
-        Source::Gbnf("root ::= \"a\" root".to_string()),
-        Source::JsonSchema(r#"{"type":"integer","minimum":3,"maximum":2}"#.to_string()),
-        Source::JsonSchema("false".to_string()),
+        GrammarSource::Gbnf("root ::= \"a\" root".to_string()),
+        GrammarSource::JsonSchema(r#"{"type":"integer","minimum":3,"maximum":2}"#.to_string()),
+        GrammarSource::JsonSchema("false".to_string()),
     ] {
         let error = text(&mut runner, &tokenizer, &source, SamplerOptions::default()).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Request(what) if !what.contains('\n')), "{error}");

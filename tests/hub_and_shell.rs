@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A program's folder, gone at the end.
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let folder = std::env::temp_dir().join(format!("pumex-start-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+        TemporaryFolder(folder)
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -69,7 +69,7 @@ fn a_model_of_the_hub_is_downloaded_once_and_then_used_without_a_network() {
     if !cfg!(feature = "download") {
         return;
     }
-    let (folder, address) = (Folder::new("hub"), hub());
+    let (folder, address) = (TemporaryFolder::new("hub"), hub());
     let variables = [("HF_ENDPOINT", address.as_str()), ("HF_HUB_CACHE", folder.0.to_str().unwrap())];
     let ask = |repo| pumex(&["tokenize", "-hf", repo, "-p", "In the beginning", "--ids"], &variables);
     let (code, ids, told) = texts(&ask("some/demo"));
@@ -118,7 +118,7 @@ fn is_here(program: &str) -> bool {
 
 #[test]
 fn shells_read_their_completions_with_llama_cpps_flags() {
-    let folder = Folder::new("completions");
+    let folder = TemporaryFolder::new("completions");
     for (shell, wants) in [
         ("bash", "--gpu-layers|-ngl)"),
         ("zsh", "'-ngl+["),
@@ -148,7 +148,7 @@ fn shells_read_their_completions_with_llama_cpps_flags() {
 
 #[test]
 fn manual_pages_are_pages() {
-    let folder = Folder::new("man");
+    let folder = TemporaryFolder::new("man");
     let (code, page, _) = texts(&pumex(&["man"], &[]));
     assert!(code == 0 && page.contains(".TH pumex 1"), "{page}");
     assert_eq!(texts(&pumex(&["man", "--out", folder.0.to_str().unwrap()], &[])), (0, String::new(), String::new()));

@@ -17,7 +17,7 @@ pub const BOUND: f64 = 1e-12;
 const DOT_BOUNDS: [(ActivationQuant, f64); 2] = [(ActivationQuant::Q16, 1e-8), (ActivationQuant::Q8, 5e-5)];
 /// The cooperative matrices': both factors are rounded to halves.
 pub const HALF_BOUND: f64 = 1e-6;
-/// Of the norms.
+/// The epsilon of the norms.
 pub const EPS: f32 = 1e-5;
 
 /// A device, its pipelines, and buffers that the host reaches on every kind of device.
@@ -425,7 +425,7 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     }
 }
 
-/// Of formats with offsets for a run and for half of one, and without. The last slice has fewer than threads hold, or none.
+/// Takes formats with offsets for a run and for half of one, and without. The last slice has fewer than threads hold, or none.
 #[test]
 fn activations_held_in_slices_are_coded_as_those_held_at_once() {
     let Some(mut lab) = Lab::open() else { return };
@@ -449,7 +449,7 @@ fn activations_held_in_slices_are_coded_as_those_held_at_once() {
     crate::util::assert_silent_on(&lab.device);
 }
 
-/// Of more outputs than there are subgroups.
+/// Takes more outputs than there are subgroups.
 #[test]
 fn gate_and_up_one_after_the_other_are_gate_and_up() {
     let Some(mut lab) = Lab::open() else { return };

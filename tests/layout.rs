@@ -120,10 +120,10 @@ fn no_file_is_longer_than_a_reader_likes() {
 }
 
 /// A shader with what it includes, as far as that is in files.
-fn flattened(folder: &Path, text: &str) -> String {
+fn flatten_includes(folder: &Path, text: &str) -> String {
     let included = |line: &str| {
         let name = line.strip_prefix("#include \"")?.strip_suffix('"')?;
-        std::fs::read_to_string(folder.join(name)).ok().map(|text| flattened(folder, &text))
+        std::fs::read_to_string(folder.join(name)).ok().map(|text| flatten_includes(folder, &text))
     };
     text.lines().map(|line| included(line).unwrap_or(format!("{line}\n"))).collect()
 }
@@ -133,7 +133,7 @@ fn flattened(folder: &Path, text: &str) -> String {
 fn shaders_declare_their_workgroup_before_they_ask_for_its_size() {
     let folder = root().join("shaders/glsl");
     for (name, text) in sources(&["shaders/glsl"], &[".comp"]) {
-        let text = flattened(&folder, &text);
+        let text = flatten_includes(&folder, &text);
         let declared = text.find("layout(local_size_x").unwrap_or_else(|| panic!("{name}: no workgroup"));
         let asked = text.find("gl_WorkGroupSize").unwrap_or(text.len());
         assert!(declared < asked, "{name}: gl_WorkGroupSize before local_size_x");
@@ -259,7 +259,8 @@ fn modules(folder: &str) -> Vec<(Vec<String>, String)> {
 /// Capabilities are all that the choice of kernels knows of Vulkan, so that any device's choices can be looked at anywhere.
 #[test]
 fn lowering_knows_only_capabilities_of_devices() {
-    let allowed = ["Caps", "DeviceKind", "Disabled", "KernelSubgroup", "Tuned", "TunedProduct", "TunedShape", "Way"];
+    let allowed =
+        ["Caps", "DeviceKind", "Disabled", "KernelSubgroup", "Tuned", "TunedProduct", "TunedShape", "UploadOptions"];
     let mut count = 0;
     for (module, text) in modules("lower/src") {
         for path in uses::paths(&module, &text.replace("pumex_vk::", "crate::pumex_vk::")) {

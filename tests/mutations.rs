@@ -132,7 +132,7 @@ fn an_error_of_a_key_names_it() {
         ("llama", "llama.rope.freq_base", Value::F32(f32::NAN)),
     ];
     for (name, key, value) in cases {
-        let parts = ModelParts::of(&Recipe::named(name));
+        let parts = ModelParts::of(&Recipe::recipe_of(name));
         let error = model::plan(&parts.with(key, Some(&value))).expect_err(key).to_string();
         assert!(error.contains(key), "{name}: expected an error about {key}, found {error}");
     }

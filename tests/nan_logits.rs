@@ -1,7 +1,7 @@
 //! Logits that are NaN are the fault of one sequence: what stands beside it, or takes its place, is as if it had never been.
 
 use crate::util::{assert_silent, demo_path, device, exact, options};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Debug, Options, VulkanRunner};
 use pumex::gguf::write::{Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
@@ -24,7 +24,7 @@ pub enum FaultPosition {
 }
 
 /// The demo model with such an id.
-pub fn spoilt(at: FaultPosition) -> Gguf {
+pub fn model_with_nan(at: FaultPosition) -> Gguf {
     let demo = Gguf::open(&demo_path()).unwrap();
     let meta = demo.meta().iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
     let (mut bytes, mut tensors) = (Vec::new(), Vec::new());
@@ -66,15 +66,15 @@ fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
 
 /// All interpreters there are, each of a model.
 fn each(check: impl Fn(&mut dyn Runner, &str)) {
-    let gguf = spoilt(FaultPosition::FirstLayer);
+    let gguf = model_with_nan(FaultPosition::FirstLayer);
     let plan = model::plan(&gguf).unwrap();
     check(&mut Reference::new(&gguf, plan.clone(), 256, 4, 64), "reference");
     let [k, v] = [Float::F16, Float::F32].map(Elements::Floats);
-    let sizes = Sizes { n_ctx: 256, n_seqs: 4, max_rows: 64, cache_positions: None, k, v };
-    check(&mut Fast::new(&gguf, plan, sizes, &Settings::default()).unwrap(), "cpu");
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs: 4, max_rows: 64, cache_positions: None, k, v };
+    check(&mut Fast::new(&gguf, plan, sizes, &FastSettings::default()).unwrap(), "cpu");
     let Some(device) = device(false) else { return };
     let way = Options { n_seqs: 4, debug: Debug { ..exact() }, ..options(CacheType::F16) };
-    let gguf = spoilt(FaultPosition::Logits);
+    let gguf = model_with_nan(FaultPosition::Logits);
     let plan = model::plan(&gguf).unwrap();
     let mut runner = VulkanRunner::new(&gguf, plan, device, &way, &mut |_, _| ()).unwrap();
     check(&mut runner, "vulkan");

@@ -16,7 +16,7 @@ struct RouterCase {
 }
 
 /// Rows times a router's matrix.
-struct Product<'a> {
+struct RouterProduct<'a> {
     format: &'a Format,
     bytes: &'a [u8],
     x: &'a [f32],
@@ -109,7 +109,7 @@ impl Lab {
     }
 
     /// Logits and routes of rows, as the tile says or with workgroups of `tile`.
-    fn router(&mut self, c: &RouterCase, p: &Product<'_>, tile: (u32, u32)) -> LaunchOutput {
+    fn router(&mut self, c: &RouterCase, p: &RouterProduct<'_>, tile: (u32, u32)) -> LaunchOutput {
         let (n, (threads, rows)) = (p.x.len() / p.k, tile);
         let (logits, out) = (self.output(n * c.experts), self.output(n * 4 * c.used));
         let arrivals = self.output(n);
@@ -213,7 +213,7 @@ fn experts_by_rows_are_the_references() {
                 (0..experts).flat_map(|e| (0..k).map(move |col| columns.get(col).map_or(0.0, |c| c[e]))).collect();
             let x: Vec<f32> = (0..columns.len() * k).map(|at| f32::from(at / k == at % k)).collect();
             let bytes = bytemuck::cast_slice(&w);
-            let p = Product { format, bytes, x: &x, k, norm: None, bias: None, scale: 1.0, soa: false };
+            let p = RouterProduct { format, bytes, x: &x, k, norm: None, bias: None, scale: 1.0, soa: false };
             let left = lab.router(&c, &p, tile);
             for (row, logits) in left.logits.chunks(experts).enumerate() {
                 assert!(logits.iter().zip(&columns[row]).all(|(a, b)| a == b || b.is_nan()), "{what}: logits of {row}");
@@ -243,7 +243,7 @@ fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
             let scale = if normed { 1.0 } else { 0.7 };
             let (norm, bias) = (normed.then_some(&norm[..]), (!normed).then_some(&bias[..]));
             let soa = format.is_expanded() || normed == (i % 2 == 0);
-            let p = Product { format, bytes: &bytes, x: &x, k, norm, bias, scale, soa };
+            let p = RouterProduct { format, bytes: &bytes, x: &x, k, norm, bias, scale, soa };
             let left = lab.router(&c, &p, tile);
             let (mut error, mut signal) = (0.0, 0.0);
             for (at, found) in left.logits.iter().enumerate() {

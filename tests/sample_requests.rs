@@ -54,7 +54,7 @@ impl Lab {
         (ids, kept)
     }
 
-    /// Likewise, and what is listed of the rows that ask for that.
+    /// Ids of the cases' rows, what `sampled` holds after them, and what is listed of the rows that ask for that.
     fn run(&mut self, rows: &[Row], logits: &[&[f32]], sampled: &[u32]) -> (Vec<u32>, Vec<u32>, Vec<Shortlist>) {
         let vocab = logits[0].len();
         let listed: Vec<&Row> = rows.iter().collect();
@@ -273,7 +273,7 @@ fn penalties_and_bans_lower_what_they_lower_on_the_host() {
     }
 }
 
-/// Of an id there may be a bias, a ban and penalties at once; those raised come before the best, those lowered behind them.
+/// An id may have a bias, a ban and penalties at once; those raised come before the best, those lowered behind them.
 #[test]
 fn biases_come_before_bans_and_penalties_as_on_the_host() {
     let Some(mut lab) = Lab::open() else { return };

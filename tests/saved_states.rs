@@ -2,7 +2,7 @@
 
 use crate::seeded::Recipe;
 use crate::util::{assert_silent, demo_path, nmse, options, rows, sample, vulkan};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
 use pumex::step::{Runner, Want};
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 const ROWS: usize = 256;
 
-fn sizes(k: Elements) -> Sizes {
+fn sizes(k: Elements) -> RunnerSizes {
     let v = Elements::Floats(Float::F16);
-    Sizes { n_ctx: ROWS, n_seqs: 3, max_rows: 64, cache_positions: None, k, v }
+    RunnerSizes { n_ctx: ROWS, n_seqs: 3, max_rows: 64, cache_positions: None, k, v }
 }
 
 fn fast(gguf: &Gguf, k: Elements) -> Fast<'_> {
-    let settings = Settings { threads: Some(2), ..Settings::default() };
+    let settings = FastSettings { threads: Some(2), ..FastSettings::default() };
     Fast::new(gguf, model::plan(gguf).unwrap(), sizes(k), &settings).unwrap()
 }
 
@@ -52,7 +52,11 @@ fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
     let truth = feed(runner, 0, cut, &ids[cut..]);
     feed(runner, 1, 0, &ids[7..20]); // to be forgotten
     runner.restore(1, &mut &saved[..]).unwrap();
-    assert_eq!((runner.sequence_len(1), runner.sequence_len(0), runner.sequence_len(2)), (cut, ids.len(), cut), "{what}");
+    assert_eq!(
+        (runner.sequence_len(1), runner.sequence_len(0), runner.sequence_len(2)),
+        (cut, ids.len(), cut),
+        "{what}"
+    );
     let mut again = Vec::new();
     runner.save(1, &mut again).unwrap();
     let differs = saved.iter().zip(&again).position(|(a, b)| a != b);
@@ -116,7 +120,7 @@ fn ids_of(recipe: &Recipe) -> Vec<u32> {
 #[test]
 fn restored_sequences_go_on_on_the_cpu_as_if_they_had_never_stopped() {
     for &name in MODELS {
-        let recipe = Recipe::named(name);
+        let recipe = Recipe::recipe_of(name);
         let (gguf, ids) = (recipe.gguf(name), ids_of(&recipe));
         let mut truth = Reference::new(&gguf, model::plan(&gguf).unwrap(), ROWS, 3, 64);
         goes_on(&mut truth, &ids, &format!("{name}, reference"));
@@ -130,7 +134,7 @@ fn restored_sequences_go_on_on_the_cpu_as_if_they_had_never_stopped() {
 #[test]
 fn restored_sequences_go_on_on_a_device_as_if_they_had_never_stopped() {
     for &name in sample(MODELS, 2) {
-        let recipe = Recipe::named(name);
+        let recipe = Recipe::recipe_of(name);
         let (gguf, ids) = (recipe.gguf(name), ids_of(&recipe));
         let way = Options { n_ctx: Some(ROWS as u32), n_seqs: 3, max_rows: 64, ..options(CacheType::F16) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
@@ -155,17 +159,17 @@ fn restored_sequences_go_on_on_both_sides_of_a_parted_model() {
     goes_on(&mut *runner, &ids, "demo, parted");
 }
 
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let folder = std::env::temp_dir().join(format!("pumex-states-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+        TemporaryFolder(folder)
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -173,9 +177,9 @@ impl Drop for Folder {
 
 #[test]
 fn a_file_that_is_not_what_was_saved_is_refused_by_name() {
-    let recipe = Recipe::named("mamba2");
+    let recipe = Recipe::recipe_of("mamba2");
     let (gguf, ids) = (recipe.gguf("mamba2"), &ids_of(&recipe)[..9]);
-    let (folder, other) = (Folder::new("files"), Recipe::named("llama"));
+    let (folder, other) = (TemporaryFolder::new("files"), Recipe::recipe_of("llama"));
     let (path, mark) = (folder.0.join("state"), state::fingerprint(&gguf));
     let mut runner = fast(&gguf, halves());
     feed(&mut runner, 0, 0, ids);
@@ -196,8 +200,12 @@ fn a_file_that_is_not_what_was_saved_is_refused_by_name() {
     assert!(refused(&mut runner, &path, state::fingerprint(&strange)).contains("another model's"));
     let mut truth = Reference::new(&gguf, model::plan(&gguf).unwrap(), ROWS, 3, 64);
     assert!(refused(&mut truth, &path, mark).contains("saved on such a device"));
-    let mut short =
-        Fast::new(&gguf, model::plan(&gguf).unwrap(), Sizes { n_ctx: 8, ..sizes(halves()) }, &Settings::default());
+    let mut short = Fast::new(
+        &gguf,
+        model::plan(&gguf).unwrap(),
+        RunnerSizes { n_ctx: 8, ..sizes(halves()) },
+        &FastSettings::default(),
+    );
     let error = refused(short.as_mut().unwrap(), &path, mark);
     assert!(error.contains("the context's 8 positions"), "{error}");
     let bad = folder.0.join("bad");
@@ -219,7 +227,7 @@ fn a_file_that_is_not_what_was_saved_is_refused_by_name() {
 
 #[test]
 fn a_runs_prompt_goes_on_from_its_cache() {
-    let folder = Folder::new("run");
+    let folder = TemporaryFolder::new("run");
     let file = folder.0.join("cache");
     let run = |prompt: &str, args: &[&str]| {
         let usual =

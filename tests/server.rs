@@ -3,35 +3,35 @@
 mod adapters;
 mod cache;
 mod connections;
+mod deterministic;
 mod embedding;
+mod encoder_decoder;
 mod faults;
 mod fields;
-mod prefix_checkpoints;
 mod load;
 mod models;
 mod owners;
+mod prefix_checkpoints;
 mod preset;
 pub mod process;
 mod random;
 mod signals;
 mod slots;
 mod soak;
-mod encoder_decoder;
-mod deterministic;
 mod text;
 mod vulkan;
 
 use crate::util::demo_path;
 use pumex::engine::{self, DeviceChoice};
 use pumex::gguf::Gguf;
-use pumex::server::{ServedModel, Settings};
+use pumex::server::{ModelSettings, ServedModel};
 use pumex_serve::engine::{Chat, Event, Finish, Generate, Model, Phase, Prompt, PromptPart, Refusal, Sampling};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// The demo model with so many slots of 256 positions.
-pub fn settings(slots: usize) -> Settings {
+pub fn settings(slots: usize) -> ModelSettings {
     let open = Arc::new(|_: &[f32]| Gguf::open(&demo_path()));
     let engine = engine::Options {
         device: DeviceChoice::Cpu,
@@ -39,17 +39,17 @@ pub fn settings(slots: usize) -> Settings {
         max_rows: 64,
         ..engine::Options::default()
     };
-    Settings { engine, slots, unified: false, prompt_rows: 32, ..Settings::new("demo", open) }
+    ModelSettings { engine, slots, unified: false, prompt_rows: 32, ..ModelSettings::new("demo", open) }
 }
 
-/// Likewise in plain f32, where rows do not depend on those beside them.
-pub fn exact(slots: usize) -> Settings {
+/// The demo model with so many slots, in plain f32, where rows do not depend on those beside them.
+pub fn exact(slots: usize) -> ModelSettings {
     let mut exact = settings(slots);
     exact.engine.device = DeviceChoice::Reference;
     exact
 }
 
-pub fn load(settings: Settings) -> ServedModel {
+pub fn load(settings: ModelSettings) -> ServedModel {
     ServedModel::load(settings).unwrap()
 }
 

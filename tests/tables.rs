@@ -83,13 +83,15 @@ fn codes_take_every_bit_of_their_fields_once() {
         let Some(codes) = &f.codes else { continue };
         formats += 1;
         let kept = |name: &str| f.parts().iter().any(|p| p.name == name && !p.codes);
-        let bits = |field: &pumex_quant::Field| 8 * field.at..8 * (field.at + field.bytes);
+        let bits = |field: &pumex_quant::BlockField| 8 * field.at..8 * (field.at + field.bytes);
         let mut wanted: Vec<usize> = f.fields.iter().filter(|field| !kept(field.name)).flat_map(bits).collect();
         let places: Vec<BitSource> = (0..8 * codes.len_bytes()).map(codes.place).collect();
         let digits = places.iter().filter(|p| matches!(p, BitSource::Digit(..))).count();
         if digits > 0 {
-            let mut seen: Vec<(usize, usize)> =
-                places.iter().filter_map(|p| if let BitSource::Digit(i, n) = p { Some((*i, *n)) } else { None }).collect();
+            let mut seen: Vec<(usize, usize)> = places
+                .iter()
+                .filter_map(|p| if let BitSource::Digit(i, n) = p { Some((*i, *n)) } else { None })
+                .collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..256).flat_map(|i| [(i, 0), (i, 1)]).collect::<Vec<_>>(), "{}", f.name);
             continue;
@@ -112,8 +114,10 @@ fn wide_formats_have_every_weight_once_and_every_scale() {
     for f in EXPANDED {
         let codes = f.codes.as_ref().unwrap();
         let places: Vec<BitSource> = (0..8 * codes.len_bytes()).map(codes.place).collect();
-        let mut weights: Vec<(usize, usize)> =
-            places.iter().filter_map(|p| if let BitSource::Code(_, i, n) = p { Some((*i, *n)) } else { None }).collect();
+        let mut weights: Vec<(usize, usize)> = places
+            .iter()
+            .filter_map(|p| if let BitSource::Code(_, i, n) = p { Some((*i, *n)) } else { None })
+            .collect();
         let mut bits: Vec<usize> =
             places.iter().filter_map(|p| if let BitSource::Bit(at) = p { Some(*at) } else { None }).collect();
         let (taken, distinct) = (bits.len(), {
@@ -135,7 +139,11 @@ fn wide_formats_have_every_weight_once_and_every_scale() {
         };
         assert_eq!((each, taken, evens), expected, "{}", f.stem);
         let file = pumex_quant::find(f.ggml_id).unwrap();
-        assert!(file.expanded_format().is_some_and(|w| w.id == f.id) && !file.is_expanded() && f.is_expanded(), "{}", f.stem);
+        assert!(
+            file.expanded_format().is_some_and(|w| w.id == f.id) && !file.is_expanded() && f.is_expanded(),
+            "{}",
+            f.stem
+        );
         assert!(f.soa_block_bytes() > file.soa_block_bytes(), "{}", f.stem);
     }
 }

@@ -1,9 +1,9 @@
 //! Tokenizers: llama.cpp's published vectors where they are at hand, the demo vocabulary always, and small files made
 //! here for everything that a broken or unusual vocabulary can say.
 
-mod small_vocabularies;
 mod messages;
 mod rules;
+mod small_vocabularies;
 mod vocabularies;
 
 use crate::util::{skip, TestNeed};

@@ -73,7 +73,7 @@ fn inputs(graph: &Graph, seed: u32) -> Vec<Vec<f32>> {
 }
 
 /// The largest difference of a number from what the interpreter has, in parts of its root mean square.
-fn off(found: &[f32], truth: &[f32]) -> f64 {
+fn largest_difference(found: &[f32], truth: &[f32]) -> f64 {
     assert_eq!(found.len(), truth.len());
     let rms = (truth.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / truth.len() as f64).sqrt();
     let worst = found.iter().zip(truth).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
@@ -109,7 +109,7 @@ fn agree(cases: Vec<Case>, bound: f64) {
         let given: Vec<&[f32]> = given.iter().map(|x| &x[..]).collect();
         let truth = Interpreter::new(&source).run(&graph, &given).unwrap();
         let found = Tower::new(&device, &source).unwrap().encode(&graph, &given).unwrap();
-        let off = off(&found, &truth);
+        let off = largest_difference(&found, &truth);
         if off > bound || off.is_nan() {
             wrong.push(format!("{name}: off by {off:.1e}"));
         }

@@ -6,7 +6,7 @@ use pumex::gguf::Gguf;
 use pumex::kernel::Kernels;
 use pumex::policy;
 use pumex::step::Runner;
-use pumex::vk::{self, Buffer, Class, Device, DeviceKind, Load, Repack, Source, UploadOptions};
+use pumex::vk::{self, Buffer, Class, Device, DeviceKind, Load, Repack, UploadOptions, UploadSource};
 use pumex::{Error, Result};
 use pumex_quant::Format;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ type CheckUpload<'a> = &'a (dyn Fn(usize, usize, &[u8]) -> Result<()> + Sync);
 /// What is read is told, and what is checked may be refused.
 struct WatchedSource<'a>(Ready<'a>, CheckUpload<'a>);
 
-impl Source for WatchedSource<'_> {
+impl UploadSource for WatchedSource<'_> {
     fn ready(&self, epoch: usize, from: usize, len: usize) -> Result<()> {
         self.0(epoch, from, len)
     }
@@ -38,7 +38,7 @@ fn bytes(len: usize, seed: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-fn read_back(device: &Device, buffer: &Buffer, len: usize) -> Vec<u8> {
+fn read_buffer(device: &Device, buffer: &Buffer, len: usize) -> Vec<u8> {
     let host = device.buffer("host", len as u64, Class::Readback).unwrap();
     let mut rec = device.recorder().unwrap();
     rec.copy(buffer, 0, &host, 0, len as u64);
@@ -111,12 +111,14 @@ fn what_is_sent_through_slots_arrives_bit_for_bit() {
         };
         let mut told = Vec::new();
         let lens: Vec<[usize; 2]> = loads.iter().map(|l| [l.bytes.len(); 2]).collect();
-        vk::upload(&device, &way, loads.into_iter().map(Ok), &WatchedSource(&ready, &check), &mut |done| told.push(done))
-            .unwrap();
+        vk::upload(&device, &way, loads.into_iter().map(Ok), &WatchedSource(&ready, &check), &mut |done| {
+            told.push(done)
+        })
+        .unwrap();
         assert_eq!(*seen.lock().unwrap(), lens, "every byte is made ready and checked once");
         assert!(told.is_sorted() && told.last() == Some(&(total as u64)), "progress rises to the end");
         for (i, (buffer, truth)) in sent.iter().enumerate() {
-            assert!(read_back(&device, buffer, truth.len()) == *truth, "{way:?}: load {i}");
+            assert!(read_buffer(&device, buffer, truth.len()) == *truth, "{way:?}: load {i}");
         }
     }
     crate::util::assert_silent_on(&device);

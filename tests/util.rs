@@ -61,7 +61,7 @@ fn what_is_required_is_known_by_its_whole_name() {
     assert_eq!(names(""), [false; 3]);
 }
 
-/// Of so many tests, one tries all its variants where they take turns.
+/// In a group of so many tests that take turns, one tries all its variants.
 const TURNS: usize = 24;
 
 /// Whether every variant is tried and not only a sample that touches every kernel, format and op: a software device compiles
@@ -133,11 +133,11 @@ pub fn sample<T>(all: &[T], n: usize) -> &[T] {
 /// How products are computed. Every bound of an error is that of one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Of one row with activations of 16 bits, of several in f32 or likewise.
+    /// Products of one row with activations of 16 bits, of several in f32 or with such activations.
     Exact,
-    /// Of one row with activations of 8 bits, as GPUs do it unless told otherwise; of several as `Exact`.
+    /// Products of one row with activations of 8 bits, as GPUs do it unless told otherwise; of several as `Exact`.
     Short,
-    /// Of several rows by cooperative matrices of halves, as GPUs do it that have some; of one as `Exact`.
+    /// Products of several rows by cooperative matrices of halves, as GPUs do it that have some; of one as `Exact`.
     Halves,
 }
 
@@ -170,7 +170,7 @@ impl Arithmetic {
 }
 
 /// The folder of reference files beside the checkout, if it is there.
-pub fn shared() -> Option<PathBuf> {
+pub fn shared_folder() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
     if path.join("golden").is_dir() {
         return Some(path);
@@ -262,7 +262,7 @@ pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
     vulkan_plan(gguf, model::plan(gguf).unwrap(), options)
 }
 
-/// Likewise, with a plan of the test's own.
+/// The Vulkan engine on that device, with a plan of the test's own.
 pub fn vulkan_plan(gguf: &Gguf, plan: Plan, options: Options) -> Option<VulkanRunner> {
     let device = device(options.debug.force_staging)?;
     let device = device.with_caps(options.mask_capabilities(device.caps().clone()));
@@ -279,7 +279,7 @@ pub fn exact() -> Debug {
     options(CacheType::F16).debug
 }
 
-/// Likewise with products as the device does them best, for tests that compare no numbers with those of another path.
+/// Options with products as the device does them best, for tests that compare no numbers with those of another path.
 pub fn usual(cache: CacheType) -> Options {
     Options { activations: None, debug: Debug::default(), ..options(cache) }
 }

@@ -39,7 +39,7 @@ fn c_type(rust: &str) -> String {
 }
 
 /// What C is told of a function: its head from `fn` to the brace, on one line.
-fn declared(head: &str) -> String {
+fn function_head(head: &str) -> String {
     let (name, rest) = head.split_once('(').unwrap();
     let (given, result) = rest.split_once(')').unwrap();
     let result = result.trim().strip_prefix("->").map_or("void ".to_string(), |to| c_type(to.trim()));
@@ -66,7 +66,7 @@ fn header(source: &str) -> String {
                 let start = head.split_once("fn ").unwrap().1.trim_end_matches(['{', ' ']).to_string();
                 let kept = said.split(|text| text == "# Safety").next().unwrap_or_default();
                 let text = kept.join("\n * ").trim_end_matches(['\n', ' ', '*']).replace(['[', ']', '`'], "");
-                functions += &format!("\n/* {text} */\n{}", declared(&start));
+                functions += &format!("\n/* {text} */\n{}", function_head(&start));
                 head.clear();
                 said.clear();
             }

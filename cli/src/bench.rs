@@ -212,7 +212,8 @@ fn once(
 ) -> Result<Option<u64>> {
     let n_vocab = runner.n_vocab() as u32;
     let mut rng = Rng::new(u64::from(repetition));
-    let mut text = |n: u32| -> Vec<u32> { (0..n).map(|i| if i == 0 { bos } else { rng.next_below(n_vocab) }).collect() };
+    let mut text =
+        |n: u32| -> Vec<u32> { (0..n).map(|i| if i == 0 { bos } else { rng.next_below(n_vocab) }).collect() };
     let depth = test.n_depth as usize;
     if *filled >= test.n_depth {
         runner.forget(0, test.n_depth);

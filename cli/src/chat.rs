@@ -19,25 +19,27 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use pumex_dialogue::grammar::{GrammarMask, Source, ToolChoice};
+use pumex_dialogue::grammar::{GrammarMask, GrammarSource, ToolChoice};
 use pumex_dialogue::projector::MARK;
-use pumex_dialogue::{vocabulary, Answer, AnswerOptions, AnswerEnd as Ended, Message, NoReasoning, SavedConversation, Speaker, Style, Talk};
+use pumex_dialogue::{
+    vocabulary, Answer, AnswerEnd, AnswerOptions, Message, NoReasoning, SavedConversation, Speaker, Style, Talk,
+};
 use pumex_engine::conversation::{Constraint, Feed};
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::{Breakers, SamplerOptions, Step};
-use pumex_text::chat::{Json, Prompt};
+use pumex_text::chat::{Json, RenderedPrompt};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::{output, sampling, sampler_values, CommandEnd};
+use super::{output, sampler_values, sampling, CommandEnd};
 pub use args::ChatArgs;
 use calls::Within;
 use commands::Command;
-use input::{Input, Read};
-pub use media::Media;
+use input::{MessageSource, Read};
+pub use media::ChatMedia;
 pub use opening::{opening, Opening};
 use screen::Screen;
-use settings::{Reasoning, Settings};
+use settings::{ChatSettings, Reasoning};
 
 /// What `run` gives a conversation beside its own options.
 pub struct ChatSetup<'a> {
@@ -54,11 +56,11 @@ pub struct ChatSetup<'a> {
     /// Texts that end repetitions for DRY.
     pub breakers: Vec<String>,
     /// What every answer is within, but for its reasoning.
-    pub source: Option<Source>,
+    pub source: Option<GrammarSource>,
     /// Whether answers are printed as JSON.
     pub json: bool,
     /// The projector of pictures and sounds, if there is one.
-    pub media: Option<Media>,
+    pub media: Option<ChatMedia>,
     /// Raised by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
@@ -75,9 +77,9 @@ impl OpenedChat {
     ///
     /// # Errors
     /// A template that cannot be used; a grammar that is wrong; calls that cannot be forced.
-    pub fn new(opening: Opening, args: &ChatArgs, tokenizer: &Tokenizer, source: Option<&Source>) -> Result<OpenedChat> {
-        let style = opening.style(tokenizer)?;
-        let within = Within::new(&style, tokenizer, source, &choice(args))?;
+    pub fn new(opening: Opening, args: &ChatArgs, text: &Tokenizer, source: Option<&GrammarSource>) -> Result<Self> {
+        let style = opening.style(text)?;
+        let within = Within::new(&style, text, source, &choice(args))?;
         Ok(OpenedChat { opening, style, within })
     }
 }
@@ -92,7 +94,7 @@ struct Chat<'a> {
     within: Within,
     /// Turns that the model does not see any more.
     hidden: usize,
-    settings: Settings,
+    settings: ChatSettings,
     /// What DRY knows of the texts that end repetitions, once it is on.
     breakers: Option<(Vec<String>, Arc<Breakers>)>,
     /// Whether reasoning is ended as soon as it begins, as the template cannot be asked for none.
@@ -118,7 +120,7 @@ enum Then {
 pub fn converse<'a>(begun: OpenedChat, given: ChatSetup<'a>, speaker: Speaker<'a>) -> Result<CommandEnd> {
     let OpenedChat { opening, style, within } = begun;
     let args = given.args;
-    let settings = Settings {
+    let settings = ChatSettings {
         sampling: speaker.sampler.given_options().clone(),
         breakers: given.breakers.clone(),
         ignore_eos: given.ignore_ends,
@@ -179,7 +181,7 @@ impl Chat<'_> {
             }
         }
         let history = (!args.no_history).then(environment::history).flatten();
-        let mut input = Input::open(args.multiline_input, self.screen.colours(), history)?;
+        let mut input = MessageSource::open(args.multiline_input, self.screen.colours(), history)?;
         let mut leaving = false;
         // While a line is typed nothing sees the flag that SIGTERM raises.
         let waiting = Arc::new(AtomicBool::new(false));
@@ -234,7 +236,8 @@ impl Chat<'_> {
     }
 
     fn command_end(&self) -> CommandEnd {
-        if self.given.stop.load(Ordering::Relaxed) {
+        let stopped = self.given.stop.load(Ordering::Relaxed);
+        if stopped {
             CommandEnd::Interrupted
         } else {
             CommandEnd::Done
@@ -261,7 +264,7 @@ impl Chat<'_> {
     }
 
     /// The chain that settings ask for, with what it needs of the vocabulary.
-    fn chain(&mut self, settings: &Settings) -> std::result::Result<SamplerOptions, String> {
+    fn chain(&mut self, settings: &ChatSettings) -> std::result::Result<SamplerOptions, String> {
         let tokenizer = &self.speaker.tokenizer;
         let mut chain = settings.sampling.clone();
         sampling::check_biases(&chain.bias, tokenizer).map_err(|what| format!("logit-bias: {what}"))?;
@@ -279,7 +282,7 @@ impl Chat<'_> {
     }
 
     /// Has other settings from now on; on an error all is as it was.
-    fn adopt(&mut self, mut settings: Settings) -> std::result::Result<(), String> {
+    fn adopt(&mut self, mut settings: ChatSettings) -> std::result::Result<(), String> {
         settings.sampling = self.chain(&settings)?;
         self.settings = settings;
         self.apply();
@@ -337,7 +340,7 @@ impl Chat<'_> {
         view
     }
 
-    fn prompt(&self, talk: &Talk) -> Result<(Prompt, Feed)> {
+    fn prompt(&self, talk: &Talk) -> Result<(RenderedPrompt, Feed)> {
         let prompt = self.style.prompt(talk.messages())?;
         let feed = match &self.given.media {
             Some(media) if prompt.text.contains(MARK) => media.feed(&self.speaker.tokenizer, &prompt)?,
@@ -347,7 +350,7 @@ impl Chat<'_> {
     }
 
     /// A prompt with room for an answer; old turns go for it.
-    fn fitting(&mut self) -> Result<(Prompt, Feed)> {
+    fn fitting(&mut self) -> Result<(RenderedPrompt, Feed)> {
         let n_ctx = self.speaker.runner().n_ctx();
         let room = usize::try_from(self.settings.predict).map_or(n_ctx / 4, |n| n.clamp(1, n_ctx / 4));
         let mut view = self.view();
@@ -400,19 +403,19 @@ impl Chat<'_> {
         }
         let message = answer.message.clone();
         let empty = message.content.is_empty() && message.reasoning_content.is_none() && message.tool_calls.is_empty();
-        if empty && answer.end == Ended::Interrupted {
+        if empty && answer.end == AnswerEnd::Interrupted {
             self.talk.undo();
             self.screen.note("[stopped; the message is taken back]");
             return Ok(());
         }
         self.talk.push(message);
         match answer.end {
-            Ended::Interrupted => self.screen.note("[stopped]"),
-            Ended::Limit => self.screen.note("[cut off after the tokens that -n or /set predict allow]"),
-            Ended::ContextFull => self.screen.note(&format!(
+            AnswerEnd::Interrupted => self.screen.note("[stopped]"),
+            AnswerEnd::Limit => self.screen.note("[cut off after the tokens that -n or /set predict allow]"),
+            AnswerEnd::ContextFull => self.screen.note(&format!(
                 "[cut off: the context of {n_ctx} tokens is full; -c N has more, --context-shift goes on without the oldest]"
             )),
-            Ended::Turn | Ended::Text => (),
+            AnswerEnd::Turn | AnswerEnd::Text => (),
         }
         if answer.shifts > 0 {
             self.screen.note(&format!("[the context was full {} times; the oldest of it was left out]", answer.shifts));
@@ -426,11 +429,8 @@ impl Chat<'_> {
         self.speaker.know(feed.media.iter().map(|(_, medium)| medium.clone()).collect());
         let ids = feed.ids;
         let args = self.given.args;
-        let usual = if args.context_shift {
-            self.style.count_opening_ids(&self.speaker.tokenizer, self.view().messages()).min(self.speaker.runner().n_ctx() / 2)
-        } else {
-            0
-        };
+        let opening = || self.style.count_opening_ids(&self.speaker.tokenizer, self.view().messages());
+        let usual = if args.context_shift { opening().min(self.speaker.runner().n_ctx() / 2) } else { 0 };
         let asked = AnswerOptions {
             predict: self.settings.predict,
             budget: if self.cut { Some(0) } else { usize::try_from(self.settings.budget).ok() },
@@ -455,7 +455,7 @@ impl Chat<'_> {
             Command::Help => Ok(commands::help()),
             Command::Clear => {
                 self.talk.clear();
-                self.given.media.iter_mut().for_each(Media::clear);
+                self.given.media.iter_mut().for_each(ChatMedia::clear);
                 (self.hidden, self.attached) = (0, String::new());
                 Ok("forgotten\n".to_string())
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use pumex_convert::{Conversion, FileType, Options};
+use pumex_convert::{Conversion, ConversionOptions, FileType};
 use pumex_gguf::{Error, Result};
 use pumex_model::quantize::{folder, recipe};
 use serde_json::json;
@@ -63,7 +63,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
         None => None,
     };
     let file_type = if mixture.is_some() { Some(FileType::F32) } else { simple };
-    let options = Options { file_type, pre: args.pre.clone(), base: args.base.clone() };
+    let options = ConversionOptions { file_type, pre: args.pre.clone(), base: args.base.clone() };
     let mut conversion = Conversion::new(&args.dir, &options).map_err(to_cli_error)?;
     if let Some(recipe) = mixture {
         folder::retype(&mut conversion, recipe, &args.dir)?;

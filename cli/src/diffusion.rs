@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use pumex_dialogue::diffusion::{generate, Algorithm, Schedule, Settings, ARCHS};
+use pumex_dialogue::diffusion::{generate, Algorithm, DiffusionSettings, Schedule, ARCHS};
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::sample::{Sampler, SamplerOptions};
 use pumex_text::Tokenizer;
@@ -83,11 +83,11 @@ impl DiffusionArgs {
     }
 
     /// The settings for a window of so many positions.
-    fn settings(&self, gguf: &Gguf, window: usize, options: &SamplerOptions) -> Result<Settings> {
+    fn settings(&self, gguf: &Gguf, window: usize, options: &SamplerOptions) -> Result<DiffusionSettings> {
         let key = "tokenizer.ggml.mask_token_id";
         let mask = gguf.meta().u32(key)?;
         let length = self.diffusion_block_length.map(|n| n as usize);
-        Ok(Settings {
+        Ok(DiffusionSettings {
             steps: self.diffusion_steps.unwrap_or(128) as usize,
             window,
             seed: Sampler::new(options.clone()).seed() as u32, // of which the generators take 32 bits

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use pumex_dialogue::embedding::{check, embed, normalize_vector, pair, Head, Pooling, Steps};
+use pumex_dialogue::embedding::{check, embed, normalize_vector, pair, ClassifierHead, Pooling, Steps};
 use pumex_engine::conversation::check_ids;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
@@ -11,9 +11,9 @@ use pumex_text::Tokenizer;
 use serde_json::json;
 
 use super::adapters::AdapterArgs;
-use super::prompt_source::PromptArgs;
 use super::media::MediaArgs;
 use super::options::{EngineArgs, ModelArgs};
+use super::prompt_source::PromptArgs;
 use super::{files, output, session, CommandEnd};
 
 /// [`Pooling`], as flags name it.
@@ -123,7 +123,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let plan = model::plan(&gguf)?;
     let (n_vocab, plan) = (plan.n_ids(), plan.embedding());
     let ahead = plan.looks_ahead();
-    let (pooling, head) = (args.pooling(&gguf)?, Head::read(&gguf, plan.n_vocab, ahead)?);
+    let (pooling, head) = (args.pooling(&gguf)?, ClassifierHead::read(&gguf, plan.n_vocab, ahead)?);
     if pooling == Pooling::Rank && !head.ranks() {
         let what = "cls.weight, cls.output.weight: expected one of them for scores, found neither";
         return Err(Error::file(gguf.path(), "missing_tensor", what));
@@ -144,7 +144,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     // Before the work, so that a name that cannot be written to does not cost it.
     let file = args.out.as_deref().map(files::create).transpose()?;
     let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
-    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(CommandEnd::Interrupted) };
+    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else {
+        return Ok(CommandEnd::Interrupted);
+    };
     found.iter().try_for_each(|of| check(of))?;
     let device = runner.device();
     if args.rerank.is_some() {
@@ -199,7 +201,7 @@ fn encode_media(args: &Args) -> Result<CommandEnd> {
 }
 
 /// A text's scores: the first, and all by name where there are several.
-fn scores_json(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::Value {
+fn scores_json(index: usize, scores: Option<&Vec<f32>>, head: &ClassifierHead) -> serde_json::Value {
     let scores = scores.map(Vec::as_slice).unwrap_or_default();
     let first = scores.first().copied().unwrap_or_default();
     if scores.len() < 2 {

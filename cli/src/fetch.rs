@@ -59,8 +59,8 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
     }
     let args = model_flags_or_environment(args);
     let found = match (&args.hf_repo, &args.model_url) {
-        (Some(repo), _) => download::wanted(&args, &FetchTarget::Model(repo))?,
-        (None, Some(url)) => download::wanted(&args, &FetchTarget::Url(url))?,
+        (Some(repo), _) => download::find_in_cache(&args, &FetchTarget::Model(repo))?,
+        (None, Some(url)) => download::find_in_cache(&args, &FetchTarget::Url(url))?,
         (None, None) => args.model,
     };
     found.iter().for_each(|path| super::files::reads(path));
@@ -84,7 +84,7 @@ enum FetchTarget<'a> {
 pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
     let args = model_flags_or_environment(args);
     let found = match &args.hf_repo {
-        Some(repo) => download::wanted(&args, &FetchTarget::Projector(repo))?,
+        Some(repo) => download::find_in_cache(&args, &FetchTarget::Projector(repo))?,
         None => None,
     };
     found.iter().for_each(|path| super::files::reads(path));
@@ -96,7 +96,7 @@ pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
 /// # Errors
 /// All that a download may fail of.
 pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
-    let found = download::wanted(&model_flags_or_environment(args), &FetchTarget::Url(url))?;
+    let found = download::find_in_cache(&model_flags_or_environment(args), &FetchTarget::Url(url))?;
     found.iter().for_each(|path| super::files::reads(path));
     Ok(found)
 }
@@ -109,14 +109,14 @@ mod download {
         Vec::new()
     }
 
-    pub fn wanted(_: &ModelArgs, _: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
+    pub fn find_in_cache(_: &ModelArgs, _: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
         Err(pumex_gguf::Error::Request(what.into()))
     }
 }
 
 #[cfg(feature = "download")]
-pub use download::{failure, settings, watched};
+pub use download::{failure, run_with_progress, settings};
 
 #[cfg(feature = "download")]
 mod download {
@@ -124,7 +124,7 @@ mod download {
     use crate::{output, session, signals};
     use indicatif::ProgressBar;
     use pumex_gguf::Error;
-    use pumex_hub::{Event, Settings, Watch};
+    use pumex_hub::{Event, HubSettings, Watch};
 
     /// What went wrong, as the program tells it.
     pub fn failure(error: pumex_hub::Error) -> Error {
@@ -138,9 +138,9 @@ mod download {
     ///
     /// # Errors
     /// Variables that say what cannot be.
-    pub fn settings(token: Option<&str>, offline: bool) -> Result<Settings> {
+    pub fn settings(token: Option<&str>, offline: bool) -> Result<HubSettings> {
         let settings =
-            Settings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(token.map(str::to_string)));
+            HubSettings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(token.map(str::to_string)));
         let mut settings = settings.map_err(failure)?;
         settings.offline |= offline;
         Ok(settings)
@@ -155,7 +155,7 @@ mod download {
     ///
     /// # Errors
     /// What the work fails of.
-    pub fn watched<T>(work: impl FnOnce(&mut Watch<'_>) -> pumex_hub::Result<T>) -> Result<T> {
+    pub fn run_with_progress<T>(work: impl FnOnce(&mut Watch<'_>) -> pumex_hub::Result<T>) -> Result<T> {
         let bar = session::bar("downloading", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         let never = AtomicBool::new(false);
         let stop = STOP.get().map_or(&never, |stop| stop);
@@ -171,9 +171,9 @@ mod download {
     }
 
     /// A file in the cache.
-    pub fn wanted(args: &ModelArgs, wanted: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
+    pub fn find_in_cache(args: &ModelArgs, wanted: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let settings = settings(args.hf_token.as_deref(), args.offline)?;
-        watched(|watch| match *wanted {
+        run_with_progress(|watch| match *wanted {
             FetchTarget::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
             FetchTarget::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
             FetchTarget::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumex_engine::conversation;
 use pumex_engine::conversation::PerplexityOptions;
-use pumex_gguf::imatrix::{ImatrixEntry, Imatrix};
+use pumex_gguf::imatrix::{Imatrix, ImatrixEntry};
 use pumex_gguf::{Error, Result};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::prompt_source::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
+use super::prompt_source::PromptArgs;
 use super::{files, output, session, CommandEnd};
 
 /// Options of `imatrix`.
@@ -78,7 +78,10 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
         output::json(&json!({"file": args.out, "entries": made.entries.len(), "chunks": made.chunks}))?;
     } else {
         let (entries, chunks) = (made.entries.len(), made.chunks);
-        files::report_written(&args.out, &format!("{}: {entries} matrices from {chunks} windows\n", args.out.display()))?;
+        files::report_written(
+            &args.out,
+            &format!("{}: {entries} matrices from {chunks} windows\n", args.out.display()),
+        )?;
     }
     Ok(CommandEnd::Done)
 }

@@ -4,7 +4,6 @@
 
 mod adapters;
 mod argv;
-mod ollama_sidecar;
 mod bench;
 #[cfg(feature = "serve")]
 mod bench_serve;
@@ -17,29 +16,31 @@ mod docs;
 mod doctor;
 mod embed;
 mod explain;
-mod metadata_overrides;
 mod fetch;
 mod files;
 mod flags;
 mod grammar;
 mod help;
-mod no_op_flags;
 mod imatrix;
-mod prompt_source;
 mod inspect;
 #[cfg(feature = "download")]
 mod library;
+mod llama_cpp_flags;
 mod logits;
 mod media;
 mod merge_lora;
+mod metadata_overrides;
+mod no_op_flags;
+mod ollama_sidecar;
 mod options;
 mod output;
-mod llama_cpp_flags;
 mod perplexity;
 mod profile;
 mod prompt_cache;
+mod prompt_source;
 mod quantize;
 mod run;
+mod sampler_values;
 mod sampling;
 #[cfg(feature = "serve")]
 mod serve;
@@ -48,7 +49,6 @@ mod signals;
 mod template;
 mod tokenize;
 mod tune;
-mod sampler_values;
 mod variables;
 
 use std::io::IsTerminal;

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use pumex_engine as engine;
 use pumex_gguf::{Error, Gguf, Result};
-use pumex_hub::{Folder, CachedModel};
+use pumex_hub::{CachedModel, LocalFolder};
 use serde_json::{json, Value};
 
-use super::{ollama_sidecar, fetch, output, CommandEnd};
+use super::{fetch, ollama_sidecar, output, CommandEnd};
 
 /// Options of `pull`.
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ pub fn pull(args: &PullArgs) -> Result<CommandEnd> {
         return Err(Error::Usage("--hf-file: expected a repository beside it, found a URL".into()));
     }
     let file = args.hf_file.as_deref();
-    let (path, projector) = fetch::watched(|watch| {
+    let (path, projector) = fetch::run_with_progress(|watch| {
         if is_url {
             return Ok((pumex_hub::fetch_url(&settings, &args.name, watch)?, None));
         }
@@ -89,7 +89,7 @@ pub fn pull(args: &PullArgs) -> Result<CommandEnd> {
         Some(folder) => {
             let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
             let name = if is_url { stem } else { plain(&args.name) };
-            Folder::new(folder).add(&name, &path, projector.as_deref()).map_err(fetch::failure)?
+            LocalFolder::new(folder).add(&name, &path, projector.as_deref()).map_err(fetch::failure)?
         }
         None => path,
     };
@@ -114,7 +114,7 @@ fn list_cached(models_dir: Option<&Path>) -> Result<Vec<CachedModel>> {
         Some(folder) if !folder.is_dir() => {
             Err(Error::Usage(format!("--models-dir: expected a folder, found none at {}", folder.display())))
         }
-        Some(folder) => Ok(Folder::new(folder).models()),
+        Some(folder) => Ok(LocalFolder::new(folder).models()),
         None => Ok(pumex_hub::list_cached_models(&fetch::settings(None, true)?)),
     }
 }
@@ -208,10 +208,10 @@ fn find_file(args: &ShowArgs) -> Result<PathBuf> {
         return Ok(path);
     }
     match &args.models_dir {
-        Some(folder) => Ok(Folder::new(folder).find(&args.name).map_err(fetch::failure)?.path),
+        Some(folder) => Ok(LocalFolder::new(folder).find(&args.name).map_err(fetch::failure)?.path),
         None => {
             let settings = fetch::settings(None, true)?;
-            fetch::watched(|watch| pumex_hub::fetch(&settings, &args.name, None, watch))
+            fetch::run_with_progress(|watch| pumex_hub::fetch(&settings, &args.name, None, watch))
         }
     }
 }
@@ -230,7 +230,7 @@ pub fn remove(args: &RmArgs) -> Result<CommandEnd> {
     let mut told = Vec::new();
     for name in &args.names {
         let removed = match &args.models_dir {
-            Some(folder) => Folder::new(folder).remove(name),
+            Some(folder) => LocalFolder::new(folder).remove(name),
             None => pumex_hub::remove(&fetch::settings(None, true)?, name),
         };
         let removed = removed.map_err(fetch::failure)?;

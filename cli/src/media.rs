@@ -11,7 +11,7 @@ use pumex_model as model;
 use pumex_server::OpenProjector;
 use pumex_text::Tokenizer;
 
-use super::chat::Media;
+use super::chat::ChatMedia;
 use super::options::{EngineArgs, ModelArgs};
 use super::{fetch, files, output};
 
@@ -91,7 +91,7 @@ impl ProjectorArgs {
         }
         match (fetch::projector(args)?, model) {
             (Some(found), _) => Ok(Some(found)),
-            (None, Some(model)) => beside(model),
+            (None, Some(model)) => find_projector(model),
             (None, None) => Ok(None),
         }
     }
@@ -141,7 +141,7 @@ impl ProjectorArgs {
 }
 
 /// The projector's file in a model's folder.
-fn beside(model: &Path) -> Result<Option<PathBuf>> {
+fn find_projector(model: &Path) -> Result<Option<PathBuf>> {
     let folder = model.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(None) };
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -207,8 +207,8 @@ impl ModelProjector {
     ///
     /// # Errors
     /// A file that cannot be read, or is too large.
-    pub fn talk(self, media: &MediaArgs) -> Result<Media> {
-        Ok(Media::new(self.projector, (self.n_embd, self.m_rope), media.files()?))
+    pub fn talk(self, media: &MediaArgs) -> Result<ChatMedia> {
+        Ok(ChatMedia::new(self.projector, (self.n_embd, self.m_rope), media.files()?))
     }
 }
 
@@ -218,7 +218,7 @@ impl MediaArgs {
     ///
     /// # Errors
     /// Media without a projector; a projector that is named and cannot be used.
-    pub fn beside(
+    pub fn open_projector(
         &self,
         args: &ModelArgs,
         gguf: &Gguf,

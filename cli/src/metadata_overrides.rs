@@ -7,7 +7,7 @@ use pumex_gguf::{Error, Gguf, Result, Value};
 pub struct FactArgs {
     /// Metadata in place of the file's: int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = pair)]
-    override_kv: Vec<Pair>,
+    override_kv: Vec<KeyValue>,
     /// Base of the rotation of positions; 0 is the model's
     #[arg(long, value_name = "N", env = "LLAMA_ARG_ROPE_FREQ_BASE")]
     rope_freq_base: Option<f32>,
@@ -38,10 +38,10 @@ pub struct FactArgs {
 }
 
 /// A key and its value.
-type Pair = (String, Value);
+type KeyValue = (String, Value);
 
 /// `KEY=TYPE:VALUE`.
-fn pair(text: &str) -> std::result::Result<Pair, String> {
+fn pair(text: &str) -> std::result::Result<KeyValue, String> {
     let expected = "expected KEY=TYPE:VALUE with a type of int, float, bool or str";
     let (key, typed) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or(expected)?;
     let (kind, value) = typed.split_once(':').ok_or(expected)?;
@@ -66,7 +66,7 @@ impl FactArgs {
         Ok(if pairs.is_empty() { gguf } else { gguf.with_meta(pairs) })
     }
 
-    fn pairs(&self, gguf: &Gguf) -> Result<Vec<Pair>> {
+    fn pairs(&self, gguf: &Gguf) -> Result<Vec<KeyValue>> {
         let mut pairs = self.override_kv.clone();
         let positive = |flag: &str, value: Option<f32>| match value {
             Some(found) if !found.is_finite() || found < 0.0 => {

@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use pumex_engine::cpu::{Numa, Settings};
+use pumex_engine::cpu::{FastSettings, Numa};
 use pumex_engine::selftest::SUSPECTS;
 use pumex_engine::{CacheType, Debug, DeviceChoice, Options, Override};
-use pumex_gguf::Access;
+use pumex_gguf::FileAccess;
 use pumex_lower::policy::ActivationQuant;
 use pumex_model::quantize::recipe;
 use pumex_model::quantize::recipe::Recipe;
@@ -17,8 +17,8 @@ use pumex_model::synthetic::Shape;
 use pumex_step::PIECE;
 use regex::Regex;
 
-use super::metadata_overrides::FactArgs;
 use super::help::expected_one_of;
+use super::metadata_overrides::FactArgs;
 
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
@@ -55,8 +55,8 @@ pub struct ModelArgs {
 
 impl ModelArgs {
     /// How the file's bytes come into memory.
-    pub fn access(&self) -> Access {
-        Access { read: self.no_mmap, lock: self.mlock }
+    pub fn access(&self) -> FileAccess {
+        FileAccess { read: self.no_mmap, lock: self.mlock }
     }
 }
 
@@ -317,7 +317,7 @@ impl EngineArgs {
             },
             validation: self.validation,
             activations: self.activations,
-            cpu: Settings {
+            cpu: FastSettings {
                 threads: some(self.threads),
                 batch_threads: self.threads_batch.and_then(some),
                 in_place: self.no_repack,

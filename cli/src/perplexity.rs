@@ -11,8 +11,8 @@ use pumex_text::Tokenizer;
 use serde_json::json;
 
 use super::adapters::AdapterArgs;
-use super::prompt_source::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
+use super::prompt_source::PromptArgs;
 use super::{files, output, session, CommandEnd};
 
 /// Options of `perplexity`.

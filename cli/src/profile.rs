@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex_engine as engine;
-use pumex_engine::profile::{TimedRunner, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
+use pumex_engine::profile::{Cost, OnCpu, Profile, ProfileOptions, Roof, TimedRunner, FLAG_OVER};
 use pumex_engine::{profile, ModelInfo};
 use pumex_gguf::{Error, Result};
 
@@ -60,7 +60,7 @@ struct About {
 
 /// The JSON object.
 #[derive(serde::Serialize)]
-struct Report<'a> {
+struct ProfileReport<'a> {
     #[serde(flatten)]
     about: &'a About,
     #[serde(flatten)]
@@ -86,15 +86,15 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     }
     let model = engine::model_info(&gguf)?;
     let sequences = args.parallel.unwrap_or(1);
-    let of = (n_ctx, sequences);
+    let room = session::SequenceRoom { n_ctx, n_seqs: sequences };
     let (mut runner, roof): (Box<dyn TimedRunner + '_>, Roof) = match engine::device(&args.engine.options(None))? {
         Some(device) => {
             // Before the weights take the memory it needs.
             let roof = Roof::gpu(engine::bandwidth::load_or_measure(&device)?);
-            (Box::new(session::load_vulkan(&gguf, device, &args.engine, of, stop)?), roof)
+            (Box::new(session::load_vulkan(&gguf, device, &args.engine, room, stop)?), roof)
         }
         None => {
-            let runner = session::load_cpu(&gguf, &args.engine, of, stop)?;
+            let runner = session::load_cpu(&gguf, &args.engine, room, stop)?;
             let roof = Roof::cpu(runner.rates(rows as usize));
             (Box::new(OnCpu { runner, cache_types: args.engine.options(None).cache_types() }), roof)
         }
@@ -109,7 +109,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let repetitions = args.repetitions.unwrap_or(usual) as usize;
     let parallel = args.parallel.is_some();
     let (rows, depth) = (rows as usize, args.depth as usize);
-    let options = Options { rows, depth, repetitions, draw: args.draw, parallel };
+    let options = ProfileOptions { rows, depth, repetitions, draw: args.draw, parallel };
     let bar = session::bar("profile", "{msg} {wide_bar} {pos}/{len}");
     let found = profile::measure(&mut *runner, options, roof, stop, &mut |done, of| {
         bar.set_length(of as u64);
@@ -124,7 +124,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
         file.finish()?;
     }
     if args.json {
-        output::json(&Report { about: &about, profile: &profile })?;
+        output::json(&ProfileReport { about: &about, profile: &profile })?;
     } else {
         output::text(&text(&about, &profile, args.layers))?;
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex_dialogue::grammar::{GrammarMask, Matcher, Source};
+use pumex_dialogue::grammar::{GrammarMask, GrammarSource, Matcher};
 use pumex_dialogue::{grammar, Speaker};
 use pumex_engine::conversation::{generate_on, Constraint, Feed, Request, Stats, StopReason};
 use pumex_gguf::{Error, Gguf, Result};
@@ -20,10 +20,10 @@ use serde_json::{json, Value};
 
 use super::adapters::AdapterArgs;
 use super::diffusion::{self, DiffusionArgs};
-use super::prompt_source::{unescape, PromptArgs};
-use super::media::{ModelProjector, MediaArgs};
+use super::media::{MediaArgs, ModelProjector};
 use super::options::{EngineArgs, ModelArgs};
 use super::prompt_cache::{self, CacheArgs, CachedPrompt, PromptCache};
+use super::prompt_source::{unescape, PromptArgs};
 use super::sampling::SamplingArgs;
 use super::{chat, output, session, CommandEnd};
 
@@ -81,14 +81,14 @@ pub struct Args {
 }
 
 /// Refuses what goes with no media.
-fn check_media(args: &Args, (prompt, talk, cache): (bool, bool, bool)) -> Result<()> {
-    let other = [(args.deterministic, "--deterministic"), (cache, "--prompt-cache")];
+fn check_media(args: &Args, has_prompt: bool, has_cache: bool) -> Result<()> {
+    let other = [(args.deterministic, "--deterministic"), (has_cache, "--prompt-cache")];
     if let Some((_, flag)) = other.iter().find(|(given, _)| *given) {
         return Err(Error::Usage(format!(
             "{flag}: expected a prompt of text alone, found --image or --audio beside it"
         )));
     }
-    match prompt || talk {
+    match has_prompt {
         true => Ok(()),
         false => Err(Error::Usage("--image, --audio: expected a prompt beside them (-p TEXT), found none".into())),
     }
@@ -179,12 +179,12 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
     if opening.is_some() && !pumex_model::plan(&gguf)?.keeps_all() {
         args.engine.checkpoints = args.chat.ctx_checkpoints;
     }
-    let media = args.media.beside(&args.model, &gguf, (&args.engine, opening.is_some()))?;
+    let media = args.media.open_projector(&args.model, &gguf, (&args.engine, opening.is_some()))?;
     if let Some(media) = &media {
         args.engine.take_rows(media.widest()?);
     }
     if !args.media.is_empty() {
-        check_media(&args, (prompt.is_some(), opening.is_some(), cache.is_some()))?;
+        check_media(&args, prompt.is_some() || opening.is_some(), cache.is_some())?;
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     if let (Some(n), Ok(info)) = (n_ctx, pumex_engine::model_info(&gguf)) {
@@ -277,7 +277,7 @@ fn read(
     gguf: &Gguf,
     args: &Args,
     (prompt, opening, media): (Option<&str>, Option<chat::Opening>, Option<&ModelProjector>),
-    source: Option<&Source>,
+    source: Option<&GrammarSource>,
 ) -> Result<(Tokenizer, Beginning)> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_gguf(gguf)?;

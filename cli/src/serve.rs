@@ -3,8 +3,8 @@
 mod defaults;
 #[cfg(feature = "download")]
 mod library;
-mod served_models;
 mod preset;
+mod served_models;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -250,9 +250,9 @@ struct HttpArgs {
 }
 
 impl HttpArgs {
-    fn settings(&self, verbose: bool) -> Result<http::Settings> {
+    fn settings(&self, verbose: bool) -> Result<http::HttpSettings> {
         if let Some(path) = &self.api_key_file {
-            http::Settings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?;
+            http::HttpSettings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?;
         }
         if let Some(path) = self.media_path.as_ref().filter(|path| !path.is_dir()) {
             return Err(Error::Usage(format!("--media-path: expected a folder, found none at {}", path.display())));
@@ -265,7 +265,7 @@ impl HttpArgs {
             _ => Cors::Origins(self.cors_origins.clone()),
         };
         let tls = self.ssl_cert_file.clone().zip(self.ssl_key_file.clone());
-        Ok(http::Settings {
+        Ok(http::HttpSettings {
             hosts: self.host.clone(),
             port: self.port,
             keys: self.api_key.clone(),
@@ -288,13 +288,13 @@ impl HttpArgs {
             },
             verbose,
             threads: self.threads_http.max(1),
-            limits: http::Limits {
+            limits: http::ConnectionLimits {
                 connections: self.max_connections as usize,
                 connections_each: self.max_connections_per_address.unwrap_or(self.max_connections) as usize,
                 idle_time: Duration::from_secs(self.idle_timeout),
-                ..http::Limits::default()
+                ..http::ConnectionLimits::default()
             },
-            ..http::Settings::default()
+            ..http::HttpSettings::default()
         })
     }
 }
@@ -311,7 +311,7 @@ pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<CommandEnd> 
 
 fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<CommandEnd> {
     session::use_threads(&args.engine);
-    let settings = http::Settings {
+    let settings = http::HttpSettings {
         prefills: args.defaults.prefills(),
         normalize: args.defaults.embd_normalize,
         ..args.http.settings(verbose)?

@@ -15,7 +15,7 @@ use pumex_step::Runner;
 use pumex_vk::Device;
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
-use super::{ollama_sidecar, fetch, output, signals, tune};
+use super::{fetch, ollama_sidecar, output, signals, tune};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -140,6 +140,15 @@ fn report_load(runner: &dyn Runner, begun: Instant) {
     tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
 }
 
+/// What sequences a runner has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct SequenceRoom {
+    /// Positions of each.
+    pub n_ctx: u32,
+    /// How many sequences.
+    pub n_seqs: u32,
+}
+
 /// Loads a model as [`load`] does, onto a Vulkan device that is open already.
 ///
 /// # Errors
@@ -148,12 +157,12 @@ pub fn load_vulkan(
     gguf: &Gguf,
     device: Device,
     args: &EngineArgs,
-    (n_ctx, n_seqs): (u32, u32),
+    room: SequenceRoom,
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
     use_threads(args);
     let device = if args.auto { tune_device(gguf, device, args, stop)? } else { device };
-    let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
+    let options = engine::Options { n_seqs: room.n_seqs, ..args.options(Some(room.n_ctx)) };
     loading(stop, |progress| engine::load_vulkan(gguf, device, &options, progress))
 }
 
@@ -161,14 +170,9 @@ pub fn load_vulkan(
 ///
 /// # Errors
 /// As for [`load`], and options that mean the reference.
-pub fn load_cpu<'a>(
-    gguf: &'a Gguf,
-    args: &EngineArgs,
-    (n_ctx, n_seqs): (u32, u32),
-    stop: &AtomicBool,
-) -> Result<Fast<'a>> {
+pub fn load_cpu<'a>(gguf: &'a Gguf, args: &EngineArgs, room: SequenceRoom, stop: &AtomicBool) -> Result<Fast<'a>> {
     use_threads(args);
-    let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
+    let options = engine::Options { n_seqs: room.n_seqs, ..args.options(Some(room.n_ctx)) };
     loading(stop, |_| engine::load_cpu(gguf, &options))
 }
 

@@ -4,8 +4,8 @@ use pumex_gguf::Result;
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::prompt_source::PromptArgs;
 use super::options::ModelArgs;
+use super::prompt_source::PromptArgs;
 use super::{output, session, CommandEnd};
 
 /// Options of `tokenize`.

@@ -69,7 +69,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
         blind: args.blind,
         ways: !args.shapes_only,
     };
-    let Some(found) = search_shapes(&gguf, &device, &options, &search, stop)? else { return Ok(CommandEnd::Interrupted) };
+    let Some(found) = search_shapes(&gguf, &device, &options, &search, stop)? else {
+        return Ok(CommandEnd::Interrupted);
+    };
     if !args.dry_run {
         tune::keep(device.caps(), &name(&gguf), &found)?;
     }

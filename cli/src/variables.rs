@@ -145,7 +145,8 @@ pub fn add(args: &mut Vec<OsString>, notes: &mut Vec<String>, cli: &mut clap::Co
                     }
                 }
                 None => notes.extend(
-                    llama_cpp_flags::find(&name, &long).map(|(_, why)| format!("{START}{variable} has no effect here: {why}")),
+                    llama_cpp_flags::find(&name, &long)
+                        .map(|(_, why)| format!("{START}{variable} has no effect here: {why}")),
                 ),
             }
         }
@@ -242,8 +243,10 @@ mod tests {
 
     #[test]
     fn variables_without_effect_and_unknown_ones_are_told() {
-        let (args, notes) =
-            add_variables(&["serve"], &[("SWA_FULL", "1"), ("RPC", "x"), ("PORT", "1"), ("HF_REPO", "a/b"), ("TOP_K", "")]);
+        let (args, notes) = add_variables(
+            &["serve"],
+            &[("SWA_FULL", "1"), ("RPC", "x"), ("PORT", "1"), ("HF_REPO", "a/b"), ("TOP_K", "")],
+        );
         assert_eq!(args, ["serve", "--top-k="]);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes[0].starts_with("LLAMA_ARG_SWA_FULL has no effect here: "), "{notes:?}");

@@ -2,9 +2,9 @@
 
 use crate::arch::{self, Model};
 use crate::content::{Content, Weights};
-use crate::conversion::{Conversion, Options, Tensor};
-use crate::folder::Folder;
-use crate::metadata::{Meta, Value};
+use crate::conversion::{Conversion, ConversionOptions, Tensor};
+use crate::folder::ModelFolder;
+use crate::metadata::{Meta, MetaValue};
 use crate::types::FileType;
 use crate::{general, json, Error, Result};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn part(name: &str) -> Option<(AdapterTensor, String)> {
 ///
 /// # Errors
 /// Everything that is wrong with it, and a base model whose folder is not named.
-pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
+pub fn read(dir: &Path, options: &ConversionOptions) -> Result<Conversion> {
     let path = dir.join("adapter_config.json");
     let settings = json::object(&path)?.unwrap_or_default();
     let wrong = |what: String| Error::file(&path, what);
@@ -54,7 +54,7 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
         }
     }
     let model = Model::read(base, options)?;
-    let folder = Folder::open(dir, "adapter_model")?;
+    let folder = ModelFolder::open(dir, "adapter_model")?;
     let file_type = match options.file_type {
         None => FileType::F32,
         Some(FileType::Auto) => arch::guess(&model, &folder),
@@ -69,8 +69,8 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
     meta.set("general.type", "adapter");
     meta.set("adapter.type", "lora");
     general::set(&mut meta, dir, count)?;
-    meta.set("adapter.lora.alpha", Value::F32(alpha as f32));
-    meta.set("general.quantization_version", Value::U32(2));
+    meta.set("adapter.lora.alpha", MetaValue::F32(alpha as f32));
+    meta.set("general.quantization_version", MetaValue::U32(2));
     let kinds: Vec<_> = shapes.iter().map(|(name, shape)| arch::kind(name, shape, file_type)).collect();
     let tensors = found
         .into_iter()
@@ -81,7 +81,7 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
 }
 
 /// An adapter's tensors by their GGUF names, pair by pair; norms stand first.
-fn tensors(model: &Model, folder: &Folder) -> Result<Vec<(String, Weights)>> {
+fn tensors(model: &Model, folder: &ModelFolder) -> Result<Vec<(String, Weights)>> {
     let mut pairs: Vec<(String, Option<usize>, Option<usize>)> = Vec::new();
     let mut out = Vec::new();
     for (at, stored) in folder.tensors().iter().enumerate() {

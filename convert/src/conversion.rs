@@ -1,8 +1,8 @@
 //! A folder's conversion: what will be in the file, decided before anything is written.
 
 use crate::content::Content;
-use crate::folder::Folder;
-use crate::metadata::{header, TensorHeader, Meta, Value, ALIGNMENT};
+use crate::folder::ModelFolder;
+use crate::metadata::{header, Meta, MetaValue, TensorHeader, ALIGNMENT};
 use crate::types::{FileType, TensorType};
 use crate::{adapter, arch, Error, Result};
 use rayon::prelude::*;
@@ -15,7 +15,7 @@ const MXFP4: u32 = 39;
 
 /// What to make of a folder.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ConversionOptions {
     /// What matrices become; where nothing is said, what a model's first one is, and F32 in adapters.
     pub file_type: Option<FileType>,
     /// `tokenizer.ggml.pre`, where the vocabulary's own is not known.
@@ -40,7 +40,7 @@ pub type Sink<'a> = dyn FnMut(&[u8]) -> std::result::Result<(), Box<dyn std::err
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ConversionReport {
     /// Weights of all tensors.
     pub weights: u64,
     /// Bytes of the file.
@@ -53,7 +53,7 @@ pub struct Conversion {
     /// Metadata in order.
     pub meta: Meta,
     pub(crate) tensors: Vec<Tensor>,
-    pub(crate) folder: Folder,
+    pub(crate) folder: ModelFolder,
     /// The HF class of the model.
     pub class: String,
 }
@@ -107,7 +107,7 @@ impl Conversion {
     ///
     /// # Errors
     /// Everything that is wrong with it, by file and tensor.
-    pub fn new(dir: &Path, options: &Options) -> Result<Conversion> {
+    pub fn new(dir: &Path, options: &ConversionOptions) -> Result<Conversion> {
         if !dir.is_dir() {
             return Err(Error::file(dir, "expected a folder, found none"));
         }
@@ -157,13 +157,13 @@ impl Conversion {
     ///
     /// # Errors
     /// What the sink says, and [`Error::Stopped`].
-    pub fn write(&self, sink: &mut Sink<'_>, progress: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
+    pub fn write(&self, sink: &mut Sink<'_>, progress: &mut dyn FnMut(u64) -> bool) -> Result<ConversionReport> {
         let entries: Vec<TensorHeader<'_>> = self
             .tensors
             .iter()
             .map(|t| TensorHeader { name: &t.name, shape: t.shape(), type_id: t.type_id(), len_bytes: t.len_bytes() })
             .collect();
-        let mut report = Report::default();
+        let mut report = ConversionReport::default();
         let (mut done, mut padding) = (0u64, 0u64);
         let head = header(&self.meta, &entries);
         sink(&head).map_err(Error::Sink)?;
@@ -219,10 +219,10 @@ impl Conversion {
     /// The value of a key that is a whole number, or the first of a list of them.
     pub fn number(&self, key: &str) -> Option<u32> {
         match self.meta.get(key)? {
-            Value::U32(v) => Some(*v),
-            Value::I32(v) => u32::try_from(*v).ok(),
-            Value::I32s(list) => list.first().and_then(|v| u32::try_from(*v).ok()),
-            Value::U32s(list) => list.first().copied(),
+            MetaValue::U32(v) => Some(*v),
+            MetaValue::I32(v) => u32::try_from(*v).ok(),
+            MetaValue::I32s(list) => list.first().and_then(|v| u32::try_from(*v).ok()),
+            MetaValue::U32s(list) => list.first().copied(),
             _ => None,
         }
     }

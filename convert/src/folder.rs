@@ -1,6 +1,6 @@
 //! The tensors of a folder: safetensors files, mapped, and their checked headers.
 
-use crate::map::Map;
+use crate::map::FileBytes;
 use crate::{json, Error, Result};
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -26,8 +26,8 @@ pub struct StoredTensor {
 
 /// A folder's tensors, file by file and by name.
 #[derive(Debug)]
-pub struct Folder {
-    parts: Vec<Map>,
+pub struct ModelFolder {
+    parts: Vec<FileBytes>,
     tensors: Vec<StoredTensor>,
 }
 
@@ -77,12 +77,12 @@ fn index(path: &Path) -> Result<Option<BTreeMap<String, String>>> {
     map.iter().map(part).collect::<Result<_>>().map(Some)
 }
 
-impl Folder {
+impl ModelFolder {
     /// Maps the files that begin with `begin` and checks their headers.
     ///
     /// # Errors
     /// No files, files that are missing or cut short, headers that are not what they should be.
-    pub fn open(dir: &Path, begin: &str) -> Result<Folder> {
+    pub fn open(dir: &Path, begin: &str) -> Result<ModelFolder> {
         let at_index = dir.join(format!("{begin}.safetensors.index.json"));
         let index = index(&at_index)?;
         let names = match &index {
@@ -100,7 +100,7 @@ impl Folder {
                 format!("expected at most {MOST_PARTS} files of tensors, found {}", names.len()),
             ));
         }
-        let mut folder = Folder { parts: Vec::new(), tensors: Vec::new() };
+        let mut folder = ModelFolder { parts: Vec::new(), tensors: Vec::new() };
         for name in &names {
             folder.add(&dir.join(name))?;
         }
@@ -135,7 +135,7 @@ impl Folder {
         if !path.exists() {
             return Err(Error::file(path, "expected a file of tensors, found none"));
         }
-        let map = Map::open(path)?;
+        let map = FileBytes::open(path)?;
         let bytes = map.bytes();
         let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| {
             Error::file(path, format!("expected a safetensors header of {} bytes at most: {e}", bytes.len()))

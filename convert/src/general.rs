@@ -1,7 +1,7 @@
 //! `general.*`: what a model is called, its size, who made it and from what, by its card, its configuration and its folder's name.
 
 use crate::json::{self, Object};
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::model_card::Card;
 use crate::name_parts::{parts, title, NameParts};
 use crate::Result;
@@ -127,7 +127,7 @@ fn sampling(meta: &mut Meta, settings: &Object) {
     for (key, of, whole) in KEYS.iter().chain(&[("mirostat_eta", "mirostat_eta", false)]) {
         let other = if *of == "penalty_repeat" { settings.get("repetition_penalty") } else { None };
         let Some(value) = settings.get(*of).or(other).and_then(number) else { continue };
-        let value = if *whole { Value::I32(value as i32) } else { Value::F32(value as f32) };
+        let value = if *whole { MetaValue::I32(value as i32) } else { MetaValue::F32(value as f32) };
         meta.set(format!("general.sampling.{key}"), value);
     }
 }
@@ -185,12 +185,12 @@ pub fn set(meta: &mut Meta, dir: &Path, count: Count) -> Result<()> {
     for (keys, prefix) in sources {
         let Some(key) = keys.iter().find(|k| card.has(k)) else { continue };
         let ids = card.list(key).unwrap_or_default();
-        meta.set(format!("{prefix}.count"), Value::U32(ids.len() as u32));
+        meta.set(format!("{prefix}.count"), MetaValue::U32(ids.len() as u32));
         ids.iter().enumerate().for_each(|(i, id)| source(meta, &format!("{prefix}.{i}"), id, count.total));
     }
     let lists = |keys: [&str; 2]| keys.iter().filter_map(|k| card.list(k)).flatten().collect::<Vec<_>>();
-    meta.set("general.tags", Value::Strs(lists(["tags", "pipeline_tag"])));
-    meta.set("general.languages", Value::Strs(lists(["languages", "language"])));
+    meta.set("general.tags", MetaValue::Strs(lists(["tags", "pipeline_tag"])));
+    meta.set("general.languages", MetaValue::Strs(lists(["languages", "language"])));
     Ok(())
 }
 

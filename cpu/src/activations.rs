@@ -61,7 +61,7 @@ impl Acts {
     ///
     /// # Panics
     /// If `x` is not of whole rows.
-    pub fn set(&mut self, pool: &crate::Pool, isa: Isa, x: &[f32], cols: usize) {
+    pub fn set(&mut self, pool: &crate::ThreadPool, isa: Isa, x: &[f32], cols: usize) {
         assert!(cols.is_multiple_of(CELL) && x.len().is_multiple_of(cols.max(1)), "rows of whole cells");
         let cells = x.len() / CELL;
         self.resize(x.len() / cols.max(1), cols);

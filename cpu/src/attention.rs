@@ -5,16 +5,16 @@
 //! are joined afterwards: the same whatever the number of threads.
 
 mod cache;
-mod sparse;
 mod item;
 mod prefetch;
+mod sparse;
 
-pub use cache::{Cache, Elements, CacheWrite};
-pub use sparse::Index;
+pub use cache::{Cache, CacheWrite, Elements};
+pub use sparse::IndexerHeads;
 
 use crate::buffer::DisjointParts;
 use crate::Cpu;
-use item::{AttentionItem, Rules};
+use item::{AttentionItem, AttentionRules};
 
 /// Positions of a block.
 pub const BLOCK: usize = 32;
@@ -25,7 +25,7 @@ const QUERIES: usize = 32;
 
 /// Heads, and what is done to scores.
 #[derive(Clone, Copy, Debug)]
-pub struct Scores<'a> {
+pub struct ScoreRules<'a> {
     /// Query heads, a multiple of the cache's heads.
     pub heads: usize,
     /// The factor of the scores, `1 / sqrt(head_dim)` in most models.
@@ -41,7 +41,7 @@ pub struct Scores<'a> {
     pub biases: &'a [f32],
 }
 
-impl Scores<'_> {
+impl ScoreRules<'_> {
     /// What a head's scores change by.
     fn bias(&self, head: usize) -> Bias<'_> {
         let width = self.biases.len() / self.heads.max(1);
@@ -113,7 +113,7 @@ struct Item {
 
 /// Lists and results that are kept from step to step, so that steps need no new memory.
 #[derive(Default)]
-pub struct Work {
+pub struct AttentionWorkspace {
     items: Vec<Item>,
     /// First partial of a split item, and how many; row and head.
     joins: Vec<(usize, usize, usize, usize)>,
@@ -129,8 +129,8 @@ pub struct Queries<'a> {
     pub width: usize,
 }
 
-impl Work {
-    fn plan(&mut self, cache: &Cache, scores: &Scores<'_>, runs: &[RowRun<'_>], seen: &[VisibleRange]) {
+impl AttentionWorkspace {
+    fn plan(&mut self, cache: &Cache, scores: &ScoreRules<'_>, runs: &[RowRun<'_>], seen: &[VisibleRange]) {
         self.items.clear();
         self.joins.clear();
         let (mut partials, group) = (0, scores.heads / cache.kv_heads);
@@ -171,11 +171,11 @@ impl Cpu {
     pub fn attend(
         &self,
         cache: &Cache,
-        scores: &Scores<'_>,
+        scores: &ScoreRules<'_>,
         q: Queries<'_>,
         runs: &[RowRun<'_>],
         seen: &[VisibleRange],
-        work: &mut Work,
+        work: &mut AttentionWorkspace,
         out: &mut [f32],
     ) {
         let (group, v_dim, v_pad) = (scores.heads / cache.kv_heads, cache.v_dim, cache.v_pad());
@@ -183,7 +183,7 @@ impl Cpu {
         assert!(q.rows.len() >= seen.len() * q.width && q.width >= scores.heads * cache.k_dim, "queries of all rows");
         assert!(out.len() >= seen.len() * scores.heads * v_dim, "room for all rows");
         work.plan(cache, scores, runs, seen);
-        let rules = Rules { group, scores };
+        let rules = AttentionRules { group, scores };
         let (items, stride) = (&work.items, group * (v_pad + 2));
         let (outs, partials) = (DisjointParts::new(out), DisjointParts::new(&mut work.partials));
         self.pool.each(items.len(), &|i| {

@@ -1,7 +1,7 @@
 //! Matrices as files have them, and how they come from there: chunk by chunk, looked at before they are read, and packed.
 
 use crate::buffer::DisjointParts;
-use crate::layout::{Layout, CELL};
+use crate::layout::{WeightLayout, CELL};
 use crate::simd::LANES;
 use crate::{formats, pack, Isa};
 use pumex_quant::Format;
@@ -14,7 +14,7 @@ pub type Inspect<'a, E> = dyn Fn(usize, &[u8]) -> Result<(), E> + Sync + 'a;
 
 /// Shape of a matrix's data.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct DataShape {
     /// Matrices, one below the other.
     pub parts: usize,
     /// Rows of each.
@@ -28,7 +28,7 @@ pub struct FileMatrix<'a, 'i, E> {
     /// The weight format of the blocks in the file.
     pub format: &'static Format,
     /// How much there is of it.
-    pub shape: Shape,
+    pub shape: DataShape,
     /// Its rows, which repeat if there are fewer than the shape has.
     pub data: &'a [u8],
     /// Blocks become tiles; else they stay where they are.
@@ -39,7 +39,7 @@ pub struct FileMatrix<'a, 'i, E> {
 
 impl<'a, E: Send> FileMatrix<'a, '_, E> {
     /// The form it is brought into.
-    pub(crate) fn layout(&self) -> Option<Layout> {
+    pub(crate) fn layout(&self) -> Option<WeightLayout> {
         formats::layout(self.format.id).filter(|_| self.repack)
     }
 
@@ -49,7 +49,7 @@ impl<'a, E: Send> FileMatrix<'a, '_, E> {
     }
 
     /// Tiles of a chunk, and of a part.
-    fn tiles(&self, layout: &Layout) -> (usize, usize) {
+    fn tiles(&self, layout: &WeightLayout) -> (usize, usize) {
         let bytes = layout.tile_bytes(self.shape.cols);
         ((PACK_BYTES / bytes.max(1)).max(1), self.shape.rows.div_ceil(LANES))
     }
@@ -76,7 +76,7 @@ impl<'a, E: Send> FileMatrix<'a, '_, E> {
             let (from, len) = (chunk * self.block_chunk(), self.block_chunk());
             return (self.inspect)(from, &self.data[from..self.data.len().min(from + len)]);
         };
-        let (Shape { parts, rows, cols }, row_bytes) = (self.shape, self.row_bytes());
+        let (DataShape { parts, rows, cols }, row_bytes) = (self.shape, self.row_bytes());
         let ((step, in_part), bytes) = (self.tiles(&layout), layout.tile_bytes(cols));
         let (first, last) = (chunk * step, ((chunk + 1) * step).min(parts * in_part));
         let row = |tile: usize| tile / in_part * rows + (tile % in_part * LANES).min(rows);

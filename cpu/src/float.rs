@@ -259,13 +259,13 @@ pub(crate) use brains::{round, times_brains};
 /// Rows and columns of brains, of which AVX-512 multiplies pairs.
 #[cfg(target_arch = "x86_64")]
 mod brains {
-    use super::{all, Brain, Element, Rows, DotKernel};
+    use super::{all, Brain, DotKernel, Element, Rows};
     use crate::simd::{Avx512, LANES};
     use std::arch::x86_64::*;
 
-    struct Pairs;
+    struct DotBf16;
 
-    impl DotKernel<Avx512> for Pairs {
+    impl DotKernel<Avx512> for DotBf16 {
         type W = __m512bh;
         type X = __m512bh;
         const STEP: usize = 2 * LANES;
@@ -303,7 +303,7 @@ mod brains {
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16")]
     pub(crate) unsafe fn times_brains(of: Rows, x: &[*const u8], out: *mut f32) {
         // SAFETY: the instructions are enabled here; the rest is the caller's.
-        unsafe { all::<Avx512, Pairs>(of, x, out) }
+        unsafe { all::<Avx512, DotBf16>(of, x, out) }
     }
 
     /// Rounds floats to brains, two bytes each.

@@ -112,7 +112,7 @@ impl Scales {
 
 /// The form a format's weights are brought into.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct WeightLayout {
     /// Codes.
     pub codes: Codes,
     /// Scales.
@@ -123,7 +123,7 @@ pub struct Layout {
     pub factor: f32,
 }
 
-impl Layout {
+impl WeightLayout {
     /// Bytes of the codes of cells that lie together.
     pub const fn codes_bytes(&self) -> usize {
         self.scales.cells_per_group() * self.codes.vectors() * 64
@@ -143,7 +143,8 @@ impl Layout {
     /// Where the codes of a cell are in a tile, where its scales, and where the scales of these.
     #[inline(always)]
     pub const fn places(&self, cell: usize) -> (usize, usize, usize) {
-        let (group, i) = (cell / self.scales.cells_per_group() * self.group_bytes(), cell % self.scales.cells_per_group());
+        let (group, i) =
+            (cell / self.scales.cells_per_group() * self.group_bytes(), cell % self.scales.cells_per_group());
         let above = group + self.codes_bytes();
         (group + i * self.codes.vectors() * 64, above + self.scales.super_bytes() + i * self.scales.cell_bytes(), above)
     }
@@ -152,7 +153,7 @@ impl Layout {
 /// A block of one row as a format takes it apart: up to 256 weights.
 #[derive(Clone)]
 #[repr(C, align(64))]
-pub struct Block {
+pub struct FormatBlock {
     /// A code per weight.
     pub codes: [u8; 256],
     /// f16 scale of the scales.
@@ -171,10 +172,10 @@ pub struct Block {
     pub floats: [f32; 8],
 }
 
-impl Block {
+impl FormatBlock {
     /// All zero.
-    pub fn new() -> Block {
-        Block {
+    pub fn new() -> FormatBlock {
+        FormatBlock {
             codes: [0; 256],
             d: 0,
             dmin: 0,
@@ -187,8 +188,8 @@ impl Block {
     }
 }
 
-impl Default for Block {
+impl Default for FormatBlock {
     fn default() -> Self {
-        Block::new()
+        FormatBlock::new()
     }
 }

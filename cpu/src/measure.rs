@@ -222,7 +222,7 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use crate::{Isa, ThreadPool};
 
     #[test]
     fn rates_are_of_real_work() {
@@ -236,7 +236,7 @@ mod tests {
             // SAFETY: as above.
             assert_eq!(unsafe { fma(isa, 5, 0.5) }, (count * LANES) as f32 * (1.0 - 0.5f32.powi(6)), "{isa:?}");
         }
-        let rates = Cpu { pool: Pool::new(2, |_| ()), isa: Isa::best() }.rates();
+        let rates = Cpu { pool: ThreadPool::new(2, |_| ()), isa: Isa::best() }.rates();
         assert!([rates.read, rates.copy, rates.fma, rates.dot].iter().all(|r| r.is_finite() && *r > 1e6), "{rates:?}");
     }
 }

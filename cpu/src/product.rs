@@ -1,10 +1,10 @@
 //! Products of a step: items of a few tiles, dealt to all threads, with what is done to the sums before they are stored.
 
 use crate::buffer::DisjointParts;
-use crate::matrix::{Input, Matrix, MOST_TILES};
+use crate::matrix::{Matrix, ProductInput, MOST_TILES};
 use crate::rows::silu_times;
 use crate::simd::LANES;
-use crate::{Isa, Pool};
+use crate::{Isa, ThreadPool};
 use std::cell::RefCell;
 
 /// Columns that one item takes at a time, so that their sums stay in the cache.
@@ -54,7 +54,7 @@ pub struct RoutedExpert {
 
 /// The experts of all rows, and the rows of all experts.
 #[derive(Default)]
-pub struct Choices {
+pub struct ExpertChoices {
     /// `[n, used]`
     pub of_rows: Vec<RoutedExpert>,
     /// Experts of a row.
@@ -67,7 +67,7 @@ pub struct Choices {
     present: Vec<u32>,
 }
 
-impl Choices {
+impl ExpertChoices {
     /// Sorts by expert.
     pub fn sort(&mut self, n_expert: usize) {
         self.from.clear();
@@ -97,13 +97,13 @@ impl Choices {
 
 /// Sums of an item, of two matrices, and lists of columns.
 #[derive(Default)]
-struct ProductScratch {
+struct ItemScratch {
     one: Vec<f32>,
     two: Vec<f32>,
     columns: Vec<u32>,
 }
 
-impl ProductScratch {
+impl ItemScratch {
     fn fit(&mut self, len: usize) {
         if self.one.len() < len {
             self.one.resize(len, 0.0);
@@ -113,7 +113,7 @@ impl ProductScratch {
 }
 
 thread_local! {
-    static ROOM: RefCell<ProductScratch> = RefCell::new(ProductScratch::default());
+    static ROOM: RefCell<ItemScratch> = RefCell::new(ItemScratch::default());
 }
 
 /// Tiles of an item: few enough that all threads have some at the end, and, for several columns, as many as share a read.
@@ -127,7 +127,7 @@ fn item_tiles(tiles: usize, columns: usize, threads: usize) -> usize {
 /// The kernels' threads and instructions.
 pub struct Cpu {
     /// Threads.
-    pub pool: Pool,
+    pub pool: ThreadPool,
     /// Instructions.
     pub isa: Isa,
 }
@@ -141,7 +141,7 @@ impl Cpu {
     pub fn multiply(
         &self,
         parts: &[ScaledMatrix<'_>],
-        x: &Input<'_>,
+        x: &ProductInput<'_>,
         n: usize,
         add: bool,
         (first, width): (usize, usize),
@@ -188,7 +188,14 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn matmul_gated(&self, (gate, up): (&ScaledMatrix<'_>, &ScaledMatrix<'_>), by: Gating<'_>, x: &Input<'_>, n: usize, out: &mut [f32]) {
+    pub fn matmul_gated(
+        &self,
+        (gate, up): (&ScaledMatrix<'_>, &ScaledMatrix<'_>),
+        by: Gating<'_>,
+        x: &ProductInput<'_>,
+        n: usize,
+        out: &mut [f32],
+    ) {
         let (m, width) = (gate.matrix, gate.matrix.rows());
         assert!(up.matrix.rows() == width && out.len() >= n * width, "room for the product");
         let step = item_tiles(m.tiles(), n, self.pool.threads());
@@ -227,8 +234,8 @@ impl Cpu {
         &self,
         both: &[ScaledMatrix<'_>; 2],
         by: Gating<'_>,
-        x: &Input<'_>,
-        choices: &Choices,
+        x: &ProductInput<'_>,
+        choices: &ExpertChoices,
         out: &mut [f32],
     ) {
         let [gate, up] = both.map(|part| part.matrix);
@@ -271,7 +278,7 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn experts_add(&self, down: &ScaledMatrix<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
+    pub fn experts_add(&self, down: &ScaledMatrix<'_>, x: &ProductInput<'_>, choices: &ExpertChoices, out: &mut [f32]) {
         let (bias, down) = (down.bias, down.matrix);
         let (width, used) = (down.rows(), choices.used);
         let n = choices.of_rows.len() / used.max(1);
@@ -306,7 +313,14 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn experts(&self, m: &Matrix<'_>, x: &Input<'_>, choices: &Choices, own_input: bool, out: &mut [f32]) {
+    pub fn experts(
+        &self,
+        m: &Matrix<'_>,
+        x: &ProductInput<'_>,
+        choices: &ExpertChoices,
+        own_input: bool,
+        out: &mut [f32],
+    ) {
         let width = m.rows();
         assert!(out.len() >= choices.of_rows.len() * width, "room for the product");
         let n = choices.of_rows.len() / choices.used.max(1);
@@ -341,7 +355,7 @@ impl Cpu {
     pub fn heads(
         &self,
         m: &Matrix<'_>,
-        x: &Input<'_>,
+        x: &ProductInput<'_>,
         n: usize,
         (at, stride, width): (usize, usize, usize),
         out: &mut [f32],

@@ -17,7 +17,7 @@ pub enum Numa {
 pub fn usual() -> usize {
     // The standard library knows affinity and quotas of control groups, but cuts off parts of a processor.
     let known = std::thread::available_parallelism().map_or(1, usize::from);
-    let allowed = system::allowed();
+    let allowed = system::allowed_processors();
     threads_of(known, system::cores(&allowed), system::quota())
 }
 
@@ -29,7 +29,7 @@ fn threads_of(known: usize, cores: Option<usize>, quota: Option<usize>) -> usize
 
 /// Processors for threads to run on, one after the other each; none where the machine has a single node, or does not tell.
 pub fn places(numa: Numa) -> Vec<usize> {
-    place_threads(numa, &system::nodes(), &system::allowed(), system::here())
+    place_threads(numa, &system::nodes(), &system::allowed_processors(), system::here())
 }
 
 /// Processors for threads, one after the other each, from `nodes`, for a process that may run on `allowed` and started on `here`.

@@ -2,7 +2,7 @@
 
 use crate::activations::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
 use crate::isa::Ahead;
-use crate::layout::{Codes, Layout, Scales, CELL};
+use crate::layout::{Codes, Scales, WeightLayout, CELL};
 use crate::simd::{entries, Simd, LANES};
 
 /// How chunks of a cell come out of its vectors; a type per number of bits.
@@ -73,7 +73,7 @@ unpack! {
 }
 
 /// How scales are read; a type per kind.
-trait Groups {
+trait ScaleGroups {
     const KIND: Scales;
     /// Scale of group `g` of the cell at `p`, times `d`.
     unsafe fn scale<S: Simd>(p: *const u8, d: S::F, g: usize) -> S::F;
@@ -115,7 +115,7 @@ groups! {
 /// What all cells of a tile need.
 #[derive(Clone, Copy)]
 pub(crate) struct TileForm<'a> {
-    pub layout: &'a Layout,
+    pub layout: &'a WeightLayout,
     /// Columns.
     pub cols: usize,
     /// Where memory is asked to be ahead of its use.
@@ -152,7 +152,7 @@ unsafe fn ask<S: Simd, U: Unpack>(ahead: Ahead, p: *const u8, lines: usize) {
 /// # Safety
 /// As of [`Simd`]; `tile` has the bytes of the form, `acts` a record for each cell.
 #[inline(always)]
-unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: TileForm<'_>, tile: *const u8, acts: *const u8) -> S::F {
+unsafe fn column<S: Simd, U: Unpack, G: ScaleGroups>(form: TileForm<'_>, tile: *const u8, acts: *const u8) -> S::F {
     // SAFETY: the caller answers for the instructions and for what is read.
     unsafe {
         let cells = form.cols / CELL;
@@ -215,7 +215,12 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: TileForm<'_>, tile: *const
 /// # Safety
 /// As of [`Simd`]; `codes` has room for 16 bytes for each column, `scales` for [`scale_floats`].
 #[inline(always)]
-unsafe fn unpack_tile<S: Simd, U: Unpack, G: Groups>(form: TileForm<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
+unsafe fn unpack_tile<S: Simd, U: Unpack, G: ScaleGroups>(
+    form: TileForm<'_>,
+    tile: *const u8,
+    codes: *mut u8,
+    scales: *mut f32,
+) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let cells = form.cols / CELL;
@@ -248,7 +253,7 @@ unsafe fn unpack_tile<S: Simd, U: Unpack, G: Groups>(form: TileForm<'_>, tile: *
 }
 
 /// Floats of a tile's scales and minima, unpacked.
-pub(crate) fn scale_floats(layout: &Layout, cols: usize) -> usize {
+pub(crate) fn scale_floats(layout: &WeightLayout, cols: usize) -> usize {
     cols / layout.scales.group() * LANES * (1 + usize::from(layout.scales.has_min()))
 }
 

@@ -49,7 +49,7 @@ pub enum Schedule {
 
 /// How a text comes about.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DiffusionSettings {
     /// Steps in all.
     pub steps: usize,
     /// Positions of the window, the prompt's too.
@@ -78,7 +78,7 @@ pub struct Settings {
     pub mask: u32,
 }
 
-impl Settings {
+impl DiffusionSettings {
     /// Checks the settings for a prompt of `n` ids.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Settings {
 
 /// A text under way: the ids, and where they came from.
 struct Writing<'a> {
-    settings: &'a Settings,
+    settings: &'a DiffusionSettings,
     runner: &'a mut dyn Runner,
     ids: Vec<u32>,
     n_prompt: usize,
@@ -174,7 +174,7 @@ struct Writing<'a> {
 pub fn generate(
     runner: &mut dyn Runner,
     prompt: &[u32],
-    settings: &Settings,
+    settings: &DiffusionSettings,
     stop: &AtomicBool,
     told: &mut dyn FnMut(usize, &[u32]),
 ) -> Result<Option<Vec<u32>>> {

@@ -7,7 +7,7 @@
 mod head;
 mod pair;
 
-pub use head::Head;
+pub use head::ClassifierHead;
 pub use pair::pair;
 
 use pumex_gguf::{Error, Gguf, Result};
@@ -125,7 +125,7 @@ pub fn embed(
     runner: &mut dyn Runner,
     texts: &[Vec<u32>],
     steps: &Steps,
-    (pooling, head): (Pooling, &Head),
+    (pooling, head): (Pooling, &ClassifierHead),
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Vec<Vec<f32>>>>> {
     if let Some(empty) = texts.iter().position(Vec::is_empty) {

@@ -3,7 +3,7 @@
 use pumex_chat::{reply::Format, Json};
 use pumex_engine::conversation::Constraint;
 use pumex_gguf::{Error, Result};
-pub use pumex_grammar::{CallConstraint, Matcher, Source, ToolChoice, Vocabulary};
+pub use pumex_grammar::{CallConstraint, GrammarSource, Matcher, ToolChoice, Vocabulary};
 use pumex_grammar::{Error as GrammarError, TokenText};
 use pumex_text::Tokenizer;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub fn vocabulary(tokenizer: &Tokenizer, ends: &[u32]) -> Result<Arc<Vocabulary>
 ///
 /// # Errors
 /// A source that is wrong, over the limits, or allows nothing.
-pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher> {
+pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &GrammarSource) -> Result<Matcher> {
     vocabulary.matcher(source).map_err(to_gguf_error)
 }
 
@@ -48,10 +48,16 @@ pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher>
 ///
 /// # Errors
 /// Tools that are no list of functions; a function that is chosen but not there.
-pub fn calls(vocabulary: &Arc<Vocabulary>, format: &Format, tools: &Json, choice: CallConstraint) -> Result<Option<Matcher>> {
+pub fn calls(
+    vocabulary: &Arc<Vocabulary>,
+    format: &Format,
+    tools: &Json,
+    choice: CallConstraint,
+) -> Result<Option<Matcher>> {
     let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
     let source = vocabulary.calls(format, &tools, choice).map_err(to_gguf_error)?;
-    let whole = |(source, dropped): (Source, _)| Ok::<_, Error>(matcher(vocabulary, &source)?.with_unenforced(dropped));
+    let whole =
+        |(source, dropped): (GrammarSource, _)| Ok::<_, Error>(matcher(vocabulary, &source)?.with_unenforced(dropped));
     let matcher = source.map(whole).transpose();
     // The grammar that an error shows is none of the user's.
     matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
@@ -61,7 +67,7 @@ pub fn calls(vocabulary: &Arc<Vocabulary>, format: &Format, tools: &Json, choice
 ///
 /// # Errors
 /// A source that cannot be read.
-pub fn answer(vocabulary: &Arc<Vocabulary>, format: &Format, source: &Source) -> Result<Matcher> {
+pub fn answer(vocabulary: &Arc<Vocabulary>, format: &Format, source: &GrammarSource) -> Result<Matcher> {
     let (source, dropped) = vocabulary.answer(format, source).map_err(to_gguf_error)?;
     Ok(matcher(vocabulary, &source)?.with_unenforced(dropped))
 }

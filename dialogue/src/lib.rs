@@ -18,6 +18,6 @@ mod tool_prompt;
 
 pub use file::SavedConversation;
 pub use message::{functions, Function, Message, Talk, ToolCall};
-pub use reply::Reply;
-pub use speaker::{Answer, AnswerOptions, AnswerEnd, Speaker};
+pub use reply::ReplyReader;
+pub use speaker::{Answer, AnswerEnd, AnswerOptions, Speaker};
 pub use style::{NoReasoning, Style};

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pumex_media::interpret::Interpreter;
-use pumex_media::{encode, Clip, Limits, Modality, Picture, PromptPiece, SoundLimits, TextModel};
+use pumex_media::{encode, Clip, Modality, Picture, PictureLimits, PromptPiece, SoundLimits, TextModel};
 
-pub use pumex_media::Options as MediaOptions;
+pub use pumex_media::PreprocessOptions as MediaOptions;
 pub use source::ProjectorSource;
 
 use pumex_engine::conversation::Feed;
 use pumex_engine::cpu::EncoderProducts;
 use pumex_engine::{DeviceChoice, Options, Tower};
-use pumex_gguf::{Access, Error, Gguf, Result};
+use pumex_gguf::{Error, FileAccess, Gguf, Result};
 use pumex_plan::Plan;
 use pumex_step::{Medium, Positions, Stream};
 use pumex_text::Tokenizer;
@@ -137,7 +137,7 @@ impl Projector {
     ///
     /// # Errors
     /// A file that is missing, no GGUF, or no projector's; keys that are missing or wrong; a projector that is not supported.
-    pub fn open(path: &Path, access: Access, options: MediaOptions, engine: &Options) -> Result<Projector> {
+    pub fn open(path: &Path, access: FileAccess, options: MediaOptions, engine: &Options) -> Result<Projector> {
         Self::of(Gguf::open_with(path, access)?, options, engine)
     }
 
@@ -212,7 +212,7 @@ impl Projector {
     pub fn prepare(&self, medium: &MediumFile, model: &TextModel<'_>) -> Result<Vec<PromptPiece>> {
         let (clip, begun) = (self.clip(medium.picture)?, Instant::now());
         let pieces = if medium.picture {
-            let picture = Picture::decode(&medium.bytes, &Limits::default()).map_err(|e| self.media_error(e))?;
+            let picture = Picture::decode(&medium.bytes, &PictureLimits::default()).map_err(|e| self.media_error(e))?;
             let least = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
             let most = least(self.options.image_max_tokens, medium.max_tokens);
             let options = MediaOptions { image_max_tokens: most, ..self.options };

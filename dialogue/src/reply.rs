@@ -6,21 +6,26 @@ use pumex_chat::Json;
 use pumex_text::Stops;
 
 /// Reads one answer.
-pub struct Reply {
+pub struct ReplyReader {
     parser: Parser,
     stops: Stops,
     stopped: Option<usize>,
 }
 
-impl Reply {
+impl ReplyReader {
     /// An answer in a format, to a prompt of this text; `tools` as in a request. Texts of `stops` end its content.
-    pub fn new(format: &Format, tools: Option<&Json>, prompt: &str, stops: impl IntoIterator<Item = String>) -> Reply {
-        Reply { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
+    pub fn new(
+        format: &Format,
+        tools: Option<&Json>,
+        prompt: &str,
+        stops: impl IntoIterator<Item = String>,
+    ) -> ReplyReader {
+        ReplyReader { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
     }
 
     /// This reply, for an answer that must call a function.
-    pub fn must_call(self) -> Reply {
-        Reply { parser: self.parser.must_call(), ..self }
+    pub fn must_call(self) -> ReplyReader {
+        ReplyReader { parser: self.parser.must_call(), ..self }
     }
 
     /// Takes more of it. Nothing comes of what stands behind a text that ended it.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pumex_chat::reply::Event;
-use pumex_chat::Prompt;
+use pumex_chat::RenderedPrompt;
 
 use super::message::{Function, Message, ToolCall};
-use super::reply::Reply;
+use super::reply::ReplyReader;
 use super::style::Style;
 use pumex_engine::conversation::{
     check_feed, feed_rows, generate_on, run_chunks, Checkpoints, Constraint, Request, Stats, StopReason,
@@ -96,15 +96,15 @@ pub struct Speaker<'a> {
 pub type OnPrompt<'a> = Box<dyn FnMut(usize, usize) + 'a>;
 
 /// What an answer is so far.
-struct Draft<'a> {
-    reply: Reply,
+struct AnswerDraft<'a> {
+    reply: ReplyReader,
     message: Message,
     calls: Vec<(ToolCall, bool)>,
     on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
     failed: Option<Error>,
 }
 
-impl Draft<'_> {
+impl AnswerDraft<'_> {
     fn give(&mut self, event: Event) {
         match &event {
             Event::Content(text) => self.message.content.push_str(text),
@@ -257,7 +257,7 @@ impl<'a> Speaker<'a> {
     }
 
     /// How many ids the template wrote behind the last message.
-    fn behind_messages(&self, prompt: &Prompt) -> Result<usize> {
+    fn behind_messages(&self, prompt: &RenderedPrompt) -> Result<usize> {
         let own = prompt.parts().last().filter(|(_, own)| *own).map_or("", |(text, _)| text);
         Ok(self.tokenizer.encode(own, false, true)?.len())
     }
@@ -270,7 +270,7 @@ impl<'a> Speaker<'a> {
     pub fn answer(
         &mut self,
         style: &Style,
-        (prompt, mut ids): (&Prompt, Vec<u32>),
+        (prompt, mut ids): (&RenderedPrompt, Vec<u32>),
         (asked, mut constraint): (&AnswerOptions<'_>, Option<&mut dyn Constraint>),
         on_event: &mut dyn FnMut(&Event) -> Result<()>,
     ) -> Result<Answer> {
@@ -285,8 +285,8 @@ impl<'a> Speaker<'a> {
             return Err(Error::Request("the template made an empty prompt".into()));
         }
         let stops = asked.stops.iter().cloned().chain(style.stop().map(str::to_string));
-        let mut draft = Draft {
-            reply: Reply::new(style.format(), style.tools.as_ref(), &prompt.text, stops),
+        let mut draft = AnswerDraft {
+            reply: ReplyReader::new(style.format(), style.tools.as_ref(), &prompt.text, stops),
             message: Message::new("assistant", ""),
             calls: Vec::new(),
             on_event,
@@ -314,7 +314,15 @@ impl<'a> Speaker<'a> {
         let Some((before, mut start)) = self.feed(&ids, mark, asked.stop)? else {
             let ms = (begun.elapsed().as_secs_f64() * 1e3, 0.0);
             let (message, held) = (draft.message, self.fed.len());
-            return Ok(Answer { message, end: AnswerEnd::Interrupted, fed: (0, total), generated: 0, ms, held, shifts: 0 });
+            return Ok(Answer {
+                message,
+                end: AnswerEnd::Interrupted,
+                fed: (0, total),
+                generated: 0,
+                ms,
+                held,
+                shifts: 0,
+            });
         };
         let head_ms = begun.elapsed().as_secs_f64() * 1e3;
         let (mut generated, mut ms, mut shifts, mut thought) = (0usize, (head_ms, 0.0), 0, 0usize);

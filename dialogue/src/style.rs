@@ -1,7 +1,7 @@
 //! How a model's template writes messages, and where its answers end.
 
 use pumex_chat::reply::{Calls, Format};
-use pumex_chat::{ArgumentForm, Json, Prompt, Request, Template};
+use pumex_chat::{ArgumentForm, Json, RenderedPrompt, Request, Template};
 
 use super::message::Message;
 use pumex_engine::conversation::MARK;
@@ -137,11 +137,11 @@ impl Style {
         !writes(Json::Str(TEXT.into())) && writes(Json::Array(vec![part]))
     }
 
-    fn render_messages(&self, messages: &[Message], generation: bool) -> Result<Prompt> {
+    fn render_messages(&self, messages: &[Message], generation: bool) -> Result<RenderedPrompt> {
         self.render(messages.iter().map(|message| join_parts(message.json(), self.needs_parts)).collect(), generation)
     }
 
-    fn render(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
+    fn render(&self, messages: Vec<Json>, generation: bool) -> Result<RenderedPrompt> {
         let mut request = Request::new(Json::Array(messages));
         request.bring_arguments(self.form);
         request.add_generation_prompt = generation;
@@ -155,7 +155,7 @@ impl Style {
     ///
     /// # Errors
     /// The template's own.
-    pub fn prompt(&self, messages: &[Message]) -> Result<Prompt> {
+    pub fn prompt(&self, messages: &[Message]) -> Result<RenderedPrompt> {
         self.prompt_of(messages.iter().map(Message::json).collect(), true)
     }
 
@@ -163,7 +163,7 @@ impl Style {
     ///
     /// # Errors
     /// The template's own.
-    pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
+    pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<RenderedPrompt> {
         let messages = messages.into_iter().map(|message| join_parts(message, self.needs_parts)).collect();
         let messages = match self.tools.as_ref().filter(|_| self.is_taught) {
             Some(tools) => super::tool_prompt::add_tool_prompt(messages, tools),
@@ -200,7 +200,7 @@ impl Style {
     ///
     /// # Errors
     /// As for [`Tokenizer::encode`].
-    pub fn ids(&self, tokenizer: &Tokenizer, prompt: &Prompt) -> Result<Vec<u32>> {
+    pub fn ids(&self, tokenizer: &Tokenizer, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
         tokenizer.encode_marked(&prompt.text, &|range| prompt.is_own(range), tokenizer.add_bos())
     }
 

@@ -43,7 +43,8 @@ pub fn load_or_measure(device: &Device) -> Result<Bandwidth> {
     let caps = device.caps();
     let file = cache_file(caps, "bandwidth", "json").and_then(|path| std::fs::read(path).ok());
     let kept = file.and_then(|bytes| serde_json::from_slice::<SavedBandwidth>(&bytes).ok());
-    let valid = |k: &SavedBandwidth| k.driver == caps.driver && [k.bandwidth.read, k.bandwidth.copy].iter().all(|b| *b > 0.0);
+    let valid =
+        |k: &SavedBandwidth| k.driver == caps.driver && [k.bandwidth.read, k.bandwidth.copy].iter().all(|b| *b > 0.0);
     match kept.filter(valid) {
         Some(kept) => Ok(kept.bandwidth),
         None => measure(device),

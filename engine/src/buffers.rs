@@ -1,6 +1,6 @@
 //! What one session has on the device: caches, scratch, and a slot of parameters and results for each step in flight.
 
-use super::params::{Layout, Params};
+use super::params::{Params, ParamsLayout};
 use super::program::Program;
 use super::CacheType;
 use crate::exec;
@@ -21,7 +21,7 @@ pub(super) const RECORDINGS: usize = 128;
 pub(super) const SLOTS: usize = 2;
 
 /// Parameters and results of a step.
-pub(super) struct Slot {
+pub(super) struct StepBuffers {
     /// What changes per step.
     pub params: Params,
     /// An id per output row.
@@ -63,12 +63,12 @@ pub(super) struct DeviceState {
     pub caches: Vec<(Buffer, Buffer)>,
     /// Values of the plan.
     pub arena: Buffer,
-    /// Id per sequence, see [`Layout::sampled_word_count`].
+    /// Id per sequence, see [`ParamsLayout::sampled_word_count`].
     pub sampled: Buffer,
     /// The layout of the parameters.
-    pub layout: Layout,
+    pub layout: ParamsLayout,
     /// By slot.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<StepBuffers>,
     /// Split reductions.
     pub split_reduction: SplitReductionMemory,
     /// ActivationQuant for cooperative matrices.
@@ -101,8 +101,8 @@ impl SessionSize {
     }
 
     /// Where parameters lie.
-    pub fn layout(&self) -> Layout {
-        Layout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK), self.stores)
+    pub fn layout(&self) -> ParamsLayout {
+        ParamsLayout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK), self.stores)
     }
 }
 
@@ -172,7 +172,8 @@ impl DeviceState {
         let arena = device.buffer("scratch", program.arena_bytes, Class::Scratch)?;
         let layout = size.layout();
         let sampled = device.buffer("sampled", 4 * layout.sampled_word_count() as u64, Class::Scratch)?;
-        let slots = (0..SLOTS).map(|i| Slot::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
+        let slots =
+            (0..SLOTS).map(|i| StepBuffers::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
         let megakernel = Megakernel { kernel, on: true, epochs, fault };
         Ok(DeviceState { caches, arena, sampled, layout, slots, split_reduction, packed, megakernel, importance: None })
     }
@@ -196,11 +197,18 @@ impl DeviceState {
     }
 }
 
-impl Slot {
-    fn new(device: &Device, i: usize, layout: Layout, max_rows: usize) -> Result<Slot> {
+impl StepBuffers {
+    fn new(device: &Device, i: usize, layout: ParamsLayout, max_rows: usize) -> Result<StepBuffers> {
         let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
         let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
-        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None, masks: None, lists: None, vectors: None })
+        Ok(StepBuffers {
+            params: Params::new(buffer, layout),
+            ids,
+            logits: None,
+            masks: None,
+            lists: None,
+            vectors: None,
+        })
     }
 
     /// Writes the vectors that rows are, one behind the other, where there is room for them.

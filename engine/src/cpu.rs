@@ -6,12 +6,12 @@ mod conv2d;
 mod fast;
 mod general;
 mod interpret;
-mod state_io;
 mod ops;
 mod products;
+mod state_io;
 
 pub use conv2d::conv2d;
-pub use fast::{Clock, Fast, Settings, Sizes, Threads};
+pub use fast::{Clock, Fast, FastSettings, RunnerSizes, Threads};
 pub use ops::route;
 pub use products::EncoderProducts;
 pub use pumex_cpu::threads::{usual as usual_threads, Numa};
@@ -20,7 +20,7 @@ pub use pumex_cpu::Rates;
 use bookkeeping::Books;
 use general::States;
 
-use crate::session::{StateHeader, Session, Stores, KV_BLOCK};
+use crate::session::{Session, StateHeader, Stores, KV_BLOCK};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
 use pumex_gguf::{Gguf, Result};
@@ -96,10 +96,10 @@ impl<'a> Reference<'a> {
         &self.values[v.0]
     }
 
-    fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
+    fn matrix(&self, w: Weight) -> ops::StoredMatrix<'_> {
         let info = &self.plan.weights[w.0];
         let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
-        ops::Matrix { data, rows: info.rows, cols: info.cols, format: info.format }
+        ops::StoredMatrix { data, rows: info.rows, cols: info.cols, format: info.format }
     }
 
     fn vector(&self, w: Weight) -> Vec<f32> {

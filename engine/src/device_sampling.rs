@@ -1,7 +1,7 @@
 //! How ids are chosen on the device, beyond the words of the requests: masks, which may come when the forward pass is under way,
 //! and shortlists for the host.
 
-use super::buffers::Slot;
+use super::buffers::StepBuffers;
 use super::request::{self, RowSampling, SamplingMemory};
 use super::vulkan::{Flying, VulkanRunner};
 use pumex_gguf::{Error, Result};
@@ -22,7 +22,7 @@ fn room(device: &pumex_vk::Device, at: &mut Option<Buffer>, name: &str, bytes: u
     Ok(at.insert(made).address())
 }
 
-fn write_mask(slot: &Slot, at: u64, allowed: &Allowed, n_vocab: usize) {
+fn write_mask(slot: &StepBuffers, at: u64, allowed: &Allowed, n_vocab: usize) {
     if let Some(masks) = &slot.masks {
         masks.write(at, bytemuck::cast_slice(&request::mask(allowed, n_vocab)));
     }
@@ -76,7 +76,8 @@ impl VulkanRunner {
     pub(super) fn shortlists(&self, flying: &Flying) -> Vec<Shortlist> {
         let (slot, n_vocab) = (&self.state.slots[flying.shape.slot], self.plan().n_vocab);
         let Some(lists) = &slot.lists else { return Vec::new() };
-        let mut rows: Vec<(u32, &RowSampling)> = flying.outputs.iter().map(|o| o.row).zip(&flying.choice.beside).collect();
+        let mut rows: Vec<(u32, &RowSampling)> =
+            flying.outputs.iter().map(|o| o.row).zip(&flying.choice.beside).collect();
         rows.sort_unstable_by_key(|(row, _)| *row);
         let listed = rows.iter().filter_map(|(_, beside)| beside.list.as_ref());
         listed

@@ -8,7 +8,7 @@ mod fragment;
 mod megakernel;
 mod workspace;
 
-use crate::kernel::{Kernels, Key};
+use crate::kernel::{KernelKey, Kernels};
 pub use conv2d::{conv2d, Conv2dBuffers};
 pub use fragment::{fragment_layout, FragmentLayout};
 pub use megakernel::{run_at_once, trial, MegakernelMemory};
@@ -32,7 +32,7 @@ pub fn bucket(n: usize, max_rows: usize) -> usize {
 }
 
 /// A recorded step.
-pub struct Step {
+pub struct RecordedStep {
     /// The commands.
     pub recording: Recording,
     /// The recording of the ops that choose ids, where they are apart ([`Shape::later`]).
@@ -74,7 +74,7 @@ pub fn record(
     target: &Target<'_>,
     buffers: &Buffers<'_>,
     shape: Shape,
-) -> Result<Step> {
+) -> Result<RecordedStep> {
     let (lowered, words) = with_words(device, target, shape)?;
     let stamps = if shape.stamps { lowered.dispatches.len() as u32 } else { 0 };
     let timed = shape.timed || shape.stamps;
@@ -118,7 +118,7 @@ pub fn record(
         None => (rec.finish()?, None),
     };
     let stamped = if shape.stamps { stamped } else { Vec::new() };
-    Ok(Step { recording, choice, logits_at, plan: Arc::new(lowered.plan), stamped })
+    Ok(RecordedStep { recording, choice, logits_at, plan: Arc::new(lowered.plan), stamped })
 }
 
 /// Lowers with the words that only this recording needs in a buffer of their own.
@@ -138,7 +138,7 @@ fn with_words(device: &Device, target: &Target<'_>, shape: Shape) -> Result<(Low
 ///
 /// # Errors
 /// A kernel that needs more than the device has.
-pub fn pipelines(kernels: &Kernels, target: &Target<'_>, shape: Shape) -> Result<HashSet<Key>> {
+pub fn pipelines(kernels: &Kernels, target: &Target<'_>, shape: Shape) -> Result<HashSet<KernelKey>> {
     let lowered = lower::lower(target, shape)?;
     lowered.dispatches.iter().map(|d| kernels.key(d.kernel, d.format, &d.constants)).collect()
 }

@@ -13,23 +13,23 @@ pub mod state;
 pub mod bandwidth;
 mod bind;
 mod buffers;
+pub mod device_recovery;
 mod device_sampling;
 pub mod fit;
 mod info;
-mod state_io;
 mod loaded_model;
 mod memory;
 pub mod occupancy;
 mod offload;
-mod params;
 mod op_placement;
+mod params;
 mod program;
 mod replay;
 pub mod request;
 mod results;
-pub mod device_recovery;
 pub mod selftest;
 mod shapes;
+mod state_io;
 pub mod subnormal;
 mod tower;
 pub mod tune;
@@ -46,7 +46,7 @@ pub use tower::Tower;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
-use crate::cpu::{Fast, Rates, Reference, Settings, Sizes, Threads};
+use crate::cpu::{Fast, FastSettings, Rates, Reference, RunnerSizes, Threads};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
 use pumex_gguf::{Error, Gguf, Result};
@@ -110,7 +110,7 @@ pub struct Options {
     /// Codes of activations in products by integers; the device's best where it is not told.
     pub activations: Option<ActivationQuant>,
     /// How the CPU runs.
-    pub cpu: Settings,
+    pub cpu: FastSettings,
     /// On the CPU the plain interpreter runs, in f32 throughout, as it does with activations of 16 bits.
     pub exact_on_cpu: bool,
     /// Gives what the last norm gives instead of logits.
@@ -196,7 +196,7 @@ impl Default for Options {
             embeds: false,
             revives: false,
             without: Vec::new(),
-            cpu: Settings::default(),
+            cpu: FastSettings::default(),
             debug: Debug::default(),
         }
     }
@@ -329,7 +329,8 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
     let whole = options.mask_capabilities(opened.caps().clone()) == *opened.caps();
-    let opened = tune::applied(selftest::passed(occupancy::measure_cores(apply_workarounds(&opened, options)?)?, whole)?);
+    let opened =
+        tune::applied(selftest::passed(occupancy::measure_cores(apply_workarounds(&opened, options)?)?, whole)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
@@ -373,7 +374,7 @@ pub fn cpu_name() -> String {
 
 /// What the CPU's memory and instructions give to its usual threads, measured now.
 pub fn cpu_rates() -> Rates {
-    Threads::new(&Settings::default()).rates()
+    Threads::new(&FastSettings::default()).rates()
 }
 
 /// A runner on the CPU, with the threads of those made before.
@@ -396,7 +397,7 @@ fn cpu_part<'a>(
 }
 
 /// Warns of settings of the CPU that the reference has no use for.
-fn tell_idle(settings: &Settings) {
+fn tell_idle(settings: &FastSettings) {
     let given = [
         ("--threads-batch", settings.batch_threads.is_some()),
         ("--cpu-mask", !settings.processors.is_empty()),
@@ -429,7 +430,7 @@ fn fast_part<'a>(gguf: &'a Gguf, plan: Plan, options: &Options, threads: &mut Op
     let cache_positions = options.cache_positions.map(|n| n as usize).or(room);
     let begun = Instant::now();
     let threads = threads.get_or_insert_with(|| Threads::new(&options.cpu));
-    let runner = Fast::with(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;
+    let runner = Fast::with(gguf, plan, RunnerSizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;
     tracing::info!("load: weights, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(runner)
 }

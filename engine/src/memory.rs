@@ -96,11 +96,16 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let least = |bytes: u64| bytes.max(LEAST_BYTES);
     let params = least(program::ropes_bytes(plan)) + SLOTS as u64 * least(layout.len_bytes());
     let results = least(fault) + SLOTS as u64 * least(4 * size.max_rows as u64);
-    let scratch =
-        [weights::codebooks_bytes(), arena, 4 * layout.sampled_word_count() as u64, reduction.partials, reduction.arrivals]
-            .into_iter()
-            .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
-            .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
+    let scratch = [
+        weights::codebooks_bytes(),
+        arena,
+        4 * layout.sampled_word_count() as u64,
+        reduction.partials,
+        reduction.arrivals,
+    ]
+    .into_iter()
+    .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
+    .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
     let words = if megakernel.is_some() || packed.is_some() { sizes::most_words(plan) } else { 0 };
     let all = scratch.map(least).sum::<u64>() + params + results;
     SessionBytes { all, params, results, recordings: RECORDINGS as u64 * 4 * words }
@@ -358,7 +363,9 @@ mod tests {
     fn what_no_buffer_holds_is_refused_by_its_name_and_size_with_what_would_fit() -> Result<()> {
         let most = 1u64 << 30;
         let with = |n_ctx| Options { n_ctx: Some(n_ctx), ..Options::default() };
-        let told = |shape, largest, options: &Options| fit_largest_buffer(shape, largest, options).err().map(|e| e.to_string());
+        let told = |shape, largest, options: &Options| {
+            fit_largest_buffer(shape, largest, options).err().map(|e| e.to_string())
+        };
         // Keys of a position take 2 KiB.
         assert_eq!(fit_largest_buffer("llama-8b", most, &with(1 << 19))?.memory.n_ctx, 1 << 19);
         let long = told("llama-8b", most, &with(1 << 20)).unwrap_or_default();

@@ -8,7 +8,7 @@
 mod clock;
 pub mod work;
 
-pub use clock::{TimedRunner, OnCpu, StepTimes, StepTiming};
+pub use clock::{OnCpu, StepTimes, StepTiming, TimedRunner};
 
 use crate::bandwidth::Bandwidth;
 use crate::conversation::{rows, run_chunks};
@@ -21,7 +21,7 @@ use pumex_step::RowOutput;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use work::{works, Bytes, Step, Work};
+use work::{works, OpBytes, OpWork, ProfiledStep};
 
 /// What starting a dispatch and waiting for it costs, microseconds: no op can be faster, however few its bytes. It is what
 /// a token of hundreds of small dispatches took beyond its bytes on an H200 (`benches/archive/decode.md`).
@@ -33,7 +33,7 @@ const WARM_UP: usize = 3;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ProfileOptions {
     /// Rows of the step; 1 is a decode step.
     pub rows: usize,
     /// Positions in the cache before it.
@@ -82,7 +82,7 @@ impl Roof {
     }
 
     /// The least time of an op, microseconds: of its bytes or, where that is known and longer, of its operations.
-    fn floor_us(&self, work: &Work, dispatches: u64) -> f64 {
+    fn floor_us(&self, work: &OpWork, dispatches: u64) -> f64 {
         let rate = self.compute.map(|c| if work.quantized { c.bytes } else { c.floats });
         let moved = work.parts.all() as f64 / self.bandwidth.read;
         moved.max(rate.map_or(0.0, |rate| work.flops as f64 / rate)) * 1e6 + dispatches as f64 * self.start_us
@@ -153,7 +153,7 @@ impl Cost {
 pub struct OpCost {
     /// What it is and what its bytes are.
     #[serde(flatten)]
-    pub work: Work,
+    pub work: OpWork,
     /// Bytes and time.
     #[serde(flatten)]
     pub cost: Cost,
@@ -162,7 +162,7 @@ pub struct OpCost {
 /// All ops of a kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct OpTotals {
-    /// The op and those merged into it: see [`Work::op`].
+    /// The op and those merged into it: see [`OpWork::op`].
     pub op: String,
     /// Types of the matrices.
     pub types: String,
@@ -175,7 +175,7 @@ pub struct OpTotals {
 
 /// All ops of a layer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Layer {
+pub struct LayerTotals {
     /// Which: a number, `embedding` or `head`.
     pub layer: String,
     /// Together.
@@ -207,7 +207,7 @@ pub struct Profile {
     /// Time of the ops together.
     pub ops_us: f64,
     /// The step's bytes, and what they are.
-    pub parts: Bytes,
+    pub parts: OpBytes,
     /// The step, by its time without stamps.
     #[serde(flatten)]
     pub cost: Cost,
@@ -216,7 +216,7 @@ pub struct Profile {
     /// In order of first appearance.
     pub kinds: Vec<OpTotals>,
     /// In order.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<LayerTotals>,
 }
 
 /// Fills the cache and measures. `progress` gets what is done and what there is to do; none when `stop` was set.
@@ -225,12 +225,12 @@ pub struct Profile {
 /// More rows or positions than the runner holds, a device without time stamps, a lost device.
 pub fn measure(
     of: &mut dyn TimedRunner,
-    options: Options,
+    options: ProfileOptions,
     roof: Roof,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Option<Profile>> {
-    let Options { rows: n, depth, repetitions, parallel, .. } = options;
+    let ProfileOptions { rows: n, depth, repetitions, parallel, .. } = options;
     let sequences = if parallel { n } else { 1 };
     let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5, allowed: Allowed::All };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
@@ -254,7 +254,7 @@ pub fn measure(
             return Ok(None);
         }
     }
-    let (mut plain, mut stamped, mut merged): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
+    let (mut plain, mut stamped, mut merged): (Vec<f64>, Vec<StepSample>, Vec<f64>) = Default::default();
     let mut stamped_plan = None;
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
@@ -286,7 +286,7 @@ pub fn measure(
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
         return Err(Error::Device(format!("{}: expected time stamps, found none", of.runner().device())));
     }
-    let step = Step { rows: n, depth, cache: of.cache_types(), parallel };
+    let step = ProfiledStep { rows: n, depth, cache: of.cache_types(), parallel };
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
     let works = works(stamped_plan.as_deref().unwrap_or(of.plan()), &ran, step, &|w| of.weight_bytes(w));
     let mut found = summary(options, roof, plain, stamped, works);
@@ -297,7 +297,7 @@ pub fn measure(
 }
 
 /// A step's time, and when each of its ops had ended.
-type Sample = (f64, Vec<(StampedOp, f64)>);
+type StepSample = (f64, Vec<(StampedOp, f64)>);
 
 /// The middle half of what is sorted.
 fn middle<T>(sorted: &[T]) -> &[T] {
@@ -305,7 +305,13 @@ fn middle<T>(sorted: &[T]) -> &[T] {
     &sorted[cut..sorted.len() - cut]
 }
 
-fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<Sample>, works: Vec<Work>) -> Profile {
+fn summary(
+    options: ProfileOptions,
+    roof: Roof,
+    mut plain: Vec<f64>,
+    mut stamped: Vec<StepSample>,
+    works: Vec<OpWork>,
+) -> Profile {
     plain.sort_by(f64::total_cmp);
     stamped.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (plain, stamped) = (middle(&plain), middle(&stamped));
@@ -326,7 +332,7 @@ fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<S
         before = end;
     }
     let all = Cost::sums(ops.iter().map(|op| &op.cost));
-    let add = |get: fn(&Bytes) -> u64| ops.iter().map(|op| get(&op.work.parts)).sum();
+    let add = |get: fn(&OpBytes) -> u64| ops.iter().map(|op| get(&op.work.parts)).sum();
     Profile {
         rows: options.rows,
         parallel: options.parallel,
@@ -337,7 +343,7 @@ fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<S
         stamped_us,
         stamp_us,
         ops_us: all.us,
-        parts: Bytes { weights: add(|b| b.weights), cache: add(|b| b.cache), activations: add(|b| b.activations) },
+        parts: OpBytes { weights: add(|b| b.weights), cache: add(|b| b.cache), activations: add(|b| b.activations) },
         cost: Cost::new(Sums { us: token_us, ..all }, read),
         kinds: kinds(&ops, read),
         layers: layers(&ops, read),
@@ -360,8 +366,8 @@ fn kinds(ops: &[OpCost], read: f64) -> Vec<OpTotals> {
     out
 }
 
-fn layers(ops: &[OpCost], read: f64) -> Vec<Layer> {
-    let mut out: Vec<Layer> = Vec::new();
+fn layers(ops: &[OpCost], read: f64) -> Vec<LayerTotals> {
+    let mut out: Vec<LayerTotals> = Vec::new();
     for op in ops {
         let name = match op.work.layer {
             Some(layer) => layer.to_string(),
@@ -370,7 +376,7 @@ fn layers(ops: &[OpCost], read: f64) -> Vec<Layer> {
         };
         match out.last_mut().filter(|l| l.layer == name) {
             Some(layer) => layer.cost = Cost::sum([&layer.cost, &op.cost].into_iter(), read),
-            None => out.push(Layer { layer: name, cost: op.cost }),
+            None => out.push(LayerTotals { layer: name, cost: op.cost }),
         }
     }
     out

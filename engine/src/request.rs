@@ -134,7 +134,13 @@ pub fn mask(allowed: &Allowed, n_vocab: usize) -> Vec<u32> {
 ///
 /// # Errors
 /// A request that is refused, with the reason.
-pub fn pack(outputs: &[&Row], beside: &[RowSampling], beside_at: SamplingMemory, n_vocab: usize, at: usize) -> Result<Vec<u32>> {
+pub fn pack(
+    outputs: &[&Row],
+    beside: &[RowSampling],
+    beside_at: SamplingMemory,
+    n_vocab: usize,
+    at: usize,
+) -> Result<Vec<u32>> {
     let mut last: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
     outputs.iter().enumerate().for_each(|(i, row)| {
         let known = last.entry(row.seq).or_default();

@@ -1,26 +1,26 @@
 //! What a session holds of its sequences, as plain data: blocks of the cache, sampled ids, steps in flight.
 //!
 //! Nothing here knows a device. Both interpreters of a plan keep their books with a [`Session`], so that they refuse the
-//! same things: its [`Blocks`] say which block holds which positions of which sequence. [`Steps`] says which steps are in
+//! same things: its [`BlockAllocator`] say which block holds which positions of which sequence. [`Steps`] says which steps are in
 //! flight, and [`Recent`] which recordings are kept.
 
 mod blocks;
-mod state_header;
 mod media;
 mod pool;
 mod recent;
+mod state_header;
 mod steps;
 mod stores;
 mod table;
 
-pub use blocks::{BlockCopy, Blocks};
-pub use state_header::StateHeader;
+pub use blocks::{BlockAllocator, BlockCopy};
 pub use media::PlacedMedium;
-pub use pool::Pool;
+pub use pool::BlockPool;
 pub use recent::Recent;
+pub use state_header::StateHeader;
 pub use steps::Steps;
 pub use stores::Stores;
-pub use table::{Rule, Span, Table, RING_BACK};
+pub use table::{BlockTable, PositionSpan, Rule, RING_BACK};
 
 use pumex_gguf::{Error, Result};
 use pumex_step::{CheckedStep, Limits, Row, Token};
@@ -31,7 +31,7 @@ pub use pumex_plan::KV_BLOCK;
 #[derive(Clone, Debug)]
 pub struct Session {
     limits: Limits,
-    blocks: Blocks,
+    blocks: BlockAllocator,
     /// By sequence, whether a step sampled an id for it that may be a row's token.
     sampled: Vec<bool>,
     /// Whether sequences begin with a source.
@@ -42,7 +42,7 @@ impl Session {
     /// A session whose sequences hold nothing. `stores`: rule and blocks of each.
     pub fn new(limits: Limits, stores: &[(Rule, usize)]) -> Session {
         let n_seqs = limits.n_seqs;
-        Session { limits, blocks: Blocks::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
+        Session { limits, blocks: BlockAllocator::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
     }
 
     /// This session, whose sequences begin with a source if `encodes`.
@@ -57,14 +57,14 @@ impl Session {
     }
 
     /// Blocks and their tables.
-    pub fn blocks(&self) -> &Blocks {
+    pub fn blocks(&self) -> &BlockAllocator {
         &self.blocks
     }
 
     /// Checks the rows of a step and makes room for all of them or, on an error, for none.
     ///
     /// # Errors
-    /// As [`Limits::check`] and [`Blocks::admit`]; a sampled token of a sequence that has none; rows of a source where there is
+    /// As [`Limits::check`] and [`BlockAllocator::admit`]; a sampled token of a sequence that has none; rows of a source where there is
     /// none, others before it.
     pub fn admit(&mut self, rows: &[Row]) -> Result<CheckedStep> {
         let checked = self.limits.check(rows)?;
@@ -122,7 +122,8 @@ impl Session {
         for row in rows.iter().filter(|row| !std::mem::replace(&mut seen[row.seq as usize], true)) {
             let pos = row.pos as usize;
             let held = self.blocks.media(row.seq).iter().rfind(|placed| placed.is_cut_at(pos));
-            let own = row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| PlacedMedium::of(medium, row.pos));
+            let own =
+                row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| PlacedMedium::of(medium, row.pos));
             if held.copied() != own {
                 let of = |placed: Option<PlacedMedium>| match placed {
                     Some(placed) => format!("row {} of a medium of {}", pos - placed.at, placed.n),
@@ -160,10 +161,10 @@ impl Session {
         still
     }
 
-    /// Makes room for a sequence as [`Blocks::adopt`] does; the sequence has no sampled id.
+    /// Makes room for a sequence as [`BlockAllocator::adopt`] does; the sequence has no sampled id.
     ///
     /// # Errors
-    /// As [`Blocks::adopt`], and more positions than the context has.
+    /// As [`BlockAllocator::adopt`], and more positions than the context has.
     pub fn adopt(&mut self, seq: u32, kept: &StateHeader) -> Result<()> {
         if kept.held > self.limits.n_ctx || (kept.source > 0) != (self.encodes && kept.held > 0) {
             let (n_ctx, StateHeader { held, source, .. }) = (self.limits.n_ctx, kept);
@@ -174,19 +175,19 @@ impl Session {
         self.blocks.adopt(seq, kept)
     }
 
-    /// Makes room for a sequence as [`Blocks::adopt_beside`] does; the sequence has no sampled id.
+    /// Makes room for a sequence as [`BlockAllocator::adopt_beside`] does; the sequence has no sampled id.
     ///
     /// # Errors
-    /// As [`Blocks::adopt_beside`].
+    /// As [`BlockAllocator::adopt_beside`].
     pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &StateHeader) -> Result<()> {
         self.forget(seq, 0);
         self.blocks.adopt_beside(beside, seq, kept)
     }
 
-    /// Copies the beginning of a sequence as [`Blocks::fork`] does; `to` has no sampled id.
+    /// Copies the beginning of a sequence as [`BlockAllocator::fork`] does; `to` has no sampled id.
     ///
     /// # Errors
-    /// As [`Blocks::fork`].
+    /// As [`BlockAllocator::fork`].
     pub fn fork(&mut self, from: u32, to: u32, n: usize) -> Result<()> {
         self.blocks.fork(from, to, n)?;
         self.lose_sampled(to);
@@ -260,7 +261,8 @@ mod tests {
         let mut s = session(3);
         let rows = |seq, from: u32, to| (from..to).map(move |pos| row(seq, pos, Token::Id(1), RowOutput::None));
         s.admit(&rows(0, 0, 40).collect::<Vec<_>>()).unwrap();
-        let before = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
+        let before =
+            format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
         // The first sequence fits, the second one does not.
         let both: Vec<Row> = rows(0, 40, 64).chain(rows(1, 0, 33)).collect();
         assert_eq!(s.blocks.blocks_needed(0, &both), 2);
@@ -269,7 +271,8 @@ mod tests {
         assert!(s.admit(&gap).unwrap_err().to_string().contains("position 5 of sequence 1: expected at most 0"));
         s.admit(&rows(1, 0, 20).collect::<Vec<_>>()).unwrap();
         s.undo();
-        let after = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
+        let after =
+            format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
         assert_eq!(after, before);
     }
 }

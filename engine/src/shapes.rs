@@ -3,7 +3,7 @@
 use super::buffers::DeviceState;
 use super::program::Program;
 use crate::exec::{bucket, pipelines};
-use crate::kernel::Key;
+use crate::kernel::KernelKey;
 use pumex_gguf::Result;
 use pumex_lower::{policy, Shape};
 use pumex_step::{CheckedStep, Row};
@@ -187,7 +187,7 @@ fn build(program: &Program, state: &DeviceState, shapes: impl Iterator<Item = Sh
     let target = program.target(&at, state);
     let shapes: Vec<Shape> = shapes.collect::<HashSet<_>>().into_iter().collect();
     let of = |shape: Shape| pipelines(&program.kernels, &target, shape);
-    let joined = |mut all: HashSet<Key>, more| {
+    let joined = |mut all: HashSet<KernelKey>, more| {
         all.extend(more);
         Ok(all)
     };

@@ -123,7 +123,13 @@ pub fn save(path: &Path, fingerprint: u64, ids: &[u32], runner: &mut dyn Runner,
 ///
 /// # Errors
 /// As [`save`].
-pub fn save_all(path: &Path, fingerprint: u64, held: SequenceToSave<'_>, most: u64, runner: &mut dyn Runner) -> Result<bool> {
+pub fn save_all(
+    path: &Path,
+    fingerprint: u64,
+    held: SequenceToSave<'_>,
+    most: u64,
+    runner: &mut dyn Runner,
+) -> Result<bool> {
     let SequenceToSave { ids, seq, beginnings } = held;
     if runner.sequence_len(seq) != ids.len() {
         let (held, found) = (runner.sequence_len(seq), ids.len());
@@ -131,7 +137,8 @@ pub fn save_all(path: &Path, fingerprint: u64, held: SequenceToSave<'_>, most: u
     }
     ours(path)?;
     let beginnings = &beginnings[..beginnings.len().min(MOST_BEGINNINGS)];
-    let mut out = StateWriter { file: Replacing::create(path)?, sum: Sum::new(), room: most.checked_sub(8), failed: None };
+    let mut out =
+        StateWriter { file: Replacing::create(path)?, sum: Sum::new(), room: most.checked_sub(8), failed: None };
     let mut head = MAGIC.to_vec();
     head.extend(VERSION.to_le_bytes());
     head.extend(fingerprint.to_le_bytes());

@@ -6,7 +6,7 @@ use super::memory::{self, FittedPlan, MemoryPlan, StepSize};
 use super::params::{outputs_of, OutputRow};
 use super::program::{Bases, Program};
 use super::{request, shapes, subnormal, weights, CacheType, Options, Progress};
-use crate::exec::{record, StampedOp, Step};
+use crate::exec::{record, RecordedStep, StampedOp};
 use crate::kernel::Kernels;
 use crate::session::{Recent, Session, Steps, Stores};
 use pumex_gguf::{Error, Gguf, Result};
@@ -27,7 +27,7 @@ pub(super) struct Flying {
     /// What its recording depends on.
     pub shape: Shape,
     /// Kept until it is done.
-    pub step: Arc<Step>,
+    pub step: Arc<RecordedStep>,
     /// Copies of blocks before it.
     pub copies: Option<Recording>,
     /// Output rows as it lists them.
@@ -73,7 +73,7 @@ pub struct VulkanRunner {
     pub(super) state: DeviceState,
     pub(super) session: Session,
     pub(super) steps: Steps<Flying>,
-    pub(super) recordings: Recent<Shape, Step>,
+    pub(super) recordings: Recent<Shape, RecordedStep>,
     timing: Timing,
     /// By sequence, the last id that a finished step gave.
     pub(super) latest: Vec<u32>,
@@ -286,7 +286,7 @@ impl VulkanRunner {
     }
 
     /// The recording of a shape.
-    pub(super) fn find_or_record(&mut self, shape: Shape) -> Result<Arc<Step>> {
+    pub(super) fn find_or_record(&mut self, shape: Shape) -> Result<Arc<RecordedStep>> {
         if let Some(step) = self.recordings.get(&shape) {
             return Ok(step);
         }

@@ -10,7 +10,7 @@ use pumex_shaders::block::Block;
 use pumex_shaders::constants::REPACK_CODES;
 use pumex_shaders::push;
 use pumex_vk as vk;
-use pumex_vk::{Buffer, Caps, Class, Device, Load, Repack, Source, FinishedSlots, LEAST_BYTES};
+use pumex_vk::{Buffer, Caps, Class, Device, FinishedSlots, Load, Repack, UploadSource, LEAST_BYTES};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ fn check(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()> {
 /// Slabs of weights as their file holds them.
 struct SlabSource<'a>(&'a Gguf, &'a [Slab<'a>]);
 
-impl Source for SlabSource<'_> {
+impl UploadSource for SlabSource<'_> {
     fn ready(&self, slab: usize, from: usize, len: usize) -> Result<()> {
         let slab = &self.1[slab];
         self.0.touch(&self.0.tensors()[slab.info.tensor], slab.in_file().start + from, len)
@@ -175,7 +175,7 @@ fn room(len: u64) -> u64 {
 }
 
 /// How weights are dealt into a few large pieces of memory: drivers take as long for a small piece as for a large one.
-struct Pieces {
+struct WeightSlabs {
     /// Bytes of pieces that will be wanted.
     left: u64,
     /// The most bytes of one piece.
@@ -185,10 +185,10 @@ struct Pieces {
     used: u64,
 }
 
-impl Pieces {
+impl WeightSlabs {
     /// For weights of so many bytes each.
-    fn new(caps: &Caps, lens: impl Iterator<Item = u64>) -> Pieces {
-        Pieces { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.largest_buffer()), piece: 0, used: 0 }
+    fn new(caps: &Caps, lens: impl Iterator<Item = u64>) -> WeightSlabs {
+        WeightSlabs { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.largest_buffer()), piece: 0, used: 0 }
     }
 
     /// Where a weight of `len` bytes goes: bytes of new memory for it, if it needs some, and where in its piece it starts.
@@ -213,7 +213,7 @@ impl Pieces {
 pub fn weight_memory(plan: &Plan, caps: &Caps, soa: bool) -> u64 {
     let slabs = slabs_of(plan, caps, soa);
     let lens = || slabs.iter().map(|slab| slab.device_bytes(soa));
-    let mut pieces = Pieces::new(caps, lens());
+    let mut pieces = WeightSlabs::new(caps, lens());
     let lists =
         slabs.chunk_by(|a, b| a.weight == b.weight).filter(|of| of.len() > 1).map(|of| slabs::list_bytes(of.len()));
     let pieces = lens().filter_map(|len| pieces.place(len).0);
@@ -228,7 +228,7 @@ pub fn codebooks_bytes() -> u64 {
 /// Places for weights.
 struct Rooms<'a> {
     device: &'a Device,
-    pieces: Pieces,
+    pieces: WeightSlabs,
     piece: Option<Buffer>,
 }
 
@@ -287,7 +287,7 @@ pub fn upload(
         Some(part.1.range(start - part.0, len))
     };
     let sent = filed().filter(|slab| in_file(slab).is_none());
-    let pieces = Pieces::new(device.caps(), sent.map(|slab| slab.device_bytes(soa)));
+    let pieces = WeightSlabs::new(device.caps(), sent.map(|slab| slab.device_bytes(soa)));
     let mut rooms = Rooms { device, pieces, piece: None };
     let mut prepared = |(i, slab): (usize, &Slab<'_>)| {
         let w = slab.info;
@@ -358,7 +358,8 @@ mod tests {
     #[test]
     fn weights_share_pieces_that_are_no_larger_than_what_is_left() {
         let lens = [PIECE_BYTES / 4 - 1, 100, 3 << 20, OWN_BYTES, 300];
-        let mut pieces = Pieces { left: lens.iter().map(|len| room(*len)).sum(), most: 64 << 20, piece: 0, used: 0 };
+        let mut pieces =
+            WeightSlabs { left: lens.iter().map(|len| room(*len)).sum(), most: 64 << 20, piece: 0, used: 0 };
         let first = (room(lens[0]) + 256 + (3 << 20) + 512).min(64 << 20);
         assert_eq!(pieces.place(lens[0]), (Some(first), 0));
         let mut new = pieces.place(lens[1]).0;

@@ -19,7 +19,7 @@ use pumex::gguf::{Gguf, Value};
 use pumex::model;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex_quant::FORMATS;
-use pumex_serve::http::{Address, Endpoints, Limits, Server, Settings};
+use pumex_serve::http::{Address, ConnectionLimits, Endpoints, HttpSettings, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// A reader of bytes that anybody may send.
 pub struct Target {
-    /// As `cargo fuzz` calls it.
+    /// The name that `cargo fuzz` knows the target by.
     pub name: &'static str,
     /// Reads the bytes.
     pub body: fn(&[u8]),
@@ -284,7 +284,7 @@ fn block_seeds() -> Vec<Vec<u8>> {
 /// The body of a request, and bodies of each endpoint with fields of other values and types: an answer or a refusal.
 fn request(bytes: &[u8]) {
     static ENDPOINTS: LazyLock<Endpoints> =
-        LazyLock::new(|| Endpoints::new(fake::Fake::hello(), Settings::default()).expect("threads"));
+        LazyLock::new(|| Endpoints::new(fake::Fake::hello(), HttpSettings::default()).expect("threads"));
     let (path, body) = requests::Bytes::new(bytes).request();
     for body in [body.to_string().into_bytes(), bytes.to_vec()] {
         if let Some((status, _)) = ENDPOINTS.ask("POST", path, body) {
@@ -302,9 +302,14 @@ fn http(bytes: &[u8]) {
     static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
         // Short, because many inputs lack something that the server waits for; not so short that a busy machine is too slow.
         let time = Duration::from_secs(1);
-        let limits =
-            Limits { header_time: time, body_time: time, idle_time: time, write_time: time, ..Limits::default() };
-        let settings = Settings { port: 0, limits, ..Settings::default() };
+        let limits = ConnectionLimits {
+            header_time: time,
+            body_time: time,
+            idle_time: time,
+            write_time: time,
+            ..ConnectionLimits::default()
+        };
+        let settings = HttpSettings { port: 0, limits, ..HttpSettings::default() };
         let server = Server::bind(fake::Fake::hello(), settings).expect("a free port");
         let tcp = |a: &Address| if let Address::Tcp { address, .. } = a { Some(*address) } else { None };
         let address = server.addresses().iter().find_map(tcp).expect("an address");

@@ -114,7 +114,7 @@ pub fn reserve<T>(all: &mut Vec<T>, n: usize, what: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{try_filled_vec, reserve};
+    use super::{reserve, try_filled_vec};
 
     #[test]
     fn memory_that_is_not_there_is_an_error() {

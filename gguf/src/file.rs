@@ -137,7 +137,10 @@ impl Replacing {
         let temporary = folder.join(format!(".pumex.{}.{number}.part", std::process::id()));
         let opened = match nameless(folder) {
             Some(file) => (file, TemporaryFile::Nameless),
-            None => (OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?, TemporaryFile::Named),
+            None => (
+                OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?,
+                TemporaryFile::Named,
+            ),
         };
         Ok(Self::new(target, place, temporary, opened))
     }

@@ -29,7 +29,7 @@ pub fn page_bytes() -> u64 {
 
 /// How a file's bytes come into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct FileAccess {
     /// They are read when the file is opened, so that it may change or go then; else it is mapped.
     pub read: bool,
     /// They are locked, so that the system never drops them or swaps them out; where it does not allow that, a warning says so.
@@ -81,14 +81,14 @@ impl Map {
     /// # Errors
     /// What the system says, or that the path is no regular file.
     pub fn open(path: &Path) -> Result<Map> {
-        Self::open_with(path, Access::default())
+        Self::open_with(path, FileAccess::default())
     }
 
     /// Maps a regular file, or reads it, as `access` says; where it is read, all of it is there then.
     ///
     /// # Errors
     /// As [`Map::open`]; memory that does not suffice, a file that became shorter meanwhile.
-    pub fn open_with(path: &Path, access: Access) -> Result<Map> {
+    pub fn open_with(path: &Path, access: FileAccess) -> Result<Map> {
         let irregular = || Error::file(path, "not_gguf", "expected a regular file, found a directory, pipe or device");
         // Opening a pipe would wait for somebody who writes.
         if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {

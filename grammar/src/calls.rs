@@ -17,12 +17,12 @@ mod harmony;
 mod notation;
 mod writer;
 
-use crate::{source, Error, Result, Source, Vocabulary};
+use crate::{source, Error, GrammarSource, Result, Vocabulary};
 use notation::{Notation, Values};
-use pumex_chat::reply::{Calls, Format, CallNotation, Names, Section};
+use pumex_chat::reply::{CallNotation, Calls, Format, Names, Section};
 use serde_json::{json, Value};
 use std::fmt::Write;
-use writer::{call_schema, is_text, schema_enum, pattern, properties, regex, Writer};
+use writer::{call_schema, is_text, pattern, properties, regex, schema_enum, LarkWriter};
 
 /// Which calls a reply may or must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,12 @@ impl Vocabulary {
     ///
     /// # Errors
     /// Tools that are no list of functions; a function that is chosen but not there.
-    pub fn calls(&self, format: &Format, tools: &Value, choice: CallConstraint) -> Result<Option<(Source, Vec<String>)>> {
+    pub fn calls(
+        &self,
+        format: &Format,
+        tools: &Value,
+        choice: CallConstraint,
+    ) -> Result<Option<(GrammarSource, Vec<String>)>> {
         let mut known = functions(tools, &choice)?;
         if known.is_empty() || *choice.calls == ToolChoice::None {
             return Ok(None);
@@ -123,23 +128,23 @@ impl Vocabulary {
         Ok(self.reply(format, known, choice).map(|source| (source, dropped)))
     }
 
-    fn reply(&self, format: &Format, known: Vec<(String, Value)>, choice: CallConstraint) -> Option<Source> {
+    fn reply(&self, format: &Format, known: Vec<(String, Value)>, choice: CallConstraint) -> Option<GrammarSource> {
         let must = *choice.calls != ToolChoice::Auto;
         // A function that is named is called once.
         let parallel = choice.parallel && !matches!(choice.calls, ToolChoice::Function(_));
-        let mut w = Writer::new(self, known);
+        let mut w = LarkWriter::new(self, known);
         let (sections, bare) = match &format.calls {
             Calls::None => return None,
             Calls::Harmony => {
                 let start = harmony::reply(&mut w, choice.calls);
-                return Some(Source::Lark(format!("start: {start}\n{}", w.out)));
+                return Some(GrammarSource::Lark(format!("start: {start}\n{}", w.out)));
             }
             Calls::Sections { sections, bare } => (sections, bare),
         };
         if let Some(names) = bare {
             let call = json_call(&mut w, &format.name, names, false);
             let free = if must { "" } else { " | FREE?" };
-            return Some(Source::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out)));
+            return Some(GrammarSource::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out)));
         }
         let found = sections.iter().find_map(|s| Some((s, section_body(&mut w, &format.name, s, parallel)?)));
         let (section, body) = found?;
@@ -166,7 +171,7 @@ impl Vocabulary {
             let piece = if others.is_empty() { String::new() } else { format!("(TEXT? {others})* ") };
             format!("{piece}( TEXT? | {lead} {one} {again} SPACE? )")
         };
-        Some(Source::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out)))
+        Some(GrammarSource::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out)))
     }
 
     /// The grammar of a whole reply of which `source` is the answer, and what of it is not held to: the same, where no marks stand
@@ -174,12 +179,12 @@ impl Vocabulary {
     ///
     /// # Errors
     /// A grammar that cannot be read.
-    pub fn answer(&self, format: &Format, source: &Source) -> Result<(Source, Vec<String>)> {
+    pub fn answer(&self, format: &Format, source: &GrammarSource) -> Result<(GrammarSource, Vec<String>)> {
         let (source, dropped) = self.split_unenforced(source)?;
         if format.calls != Calls::Harmony {
             return Ok((source, dropped));
         }
-        let mut w = Writer::new(self, Vec::new());
+        let mut w = LarkWriter::new(self, Vec::new());
         let thought = harmony::write_reasoning(&mut w);
         let head = w.mark("<|channel|>final<|message|>");
         let lark = format!(
@@ -188,7 +193,7 @@ impl Vocabulary {
             w.out,
             source.as_rule("answer", self)?
         );
-        Ok((Source::Lark(lark), dropped))
+        Ok((GrammarSource::Lark(lark), dropped))
     }
 }
 
@@ -219,12 +224,17 @@ fn inline_reference(schema: Value) -> Value {
 }
 
 /// Calls of a section, if their notation has a grammar.
-fn section_body(w: &mut Writer, format: &str, section: &Section, parallel: bool) -> Option<String> {
+fn section_body(w: &mut LarkWriter, format: &str, section: &Section, parallel: bool) -> Option<String> {
     // Of a section's kinds the first that has a grammar; the parser takes any of them.
     section.kinds.iter().find_map(|kind| body(w, format, kind, (section, parallel)))
 }
 
-fn body(w: &mut Writer, format: &str, kind: &CallNotation, (section, parallel): (&Section, bool)) -> Option<String> {
+fn body(
+    w: &mut LarkWriter,
+    format: &str,
+    kind: &CallNotation,
+    (section, parallel): (&Section, bool),
+) -> Option<String> {
     let closed = !section.close.is_empty();
     Some(match kind {
         CallNotation::Json(_) if NOT_JSON.contains(&format) => return None,
@@ -314,7 +324,7 @@ fn kind_of(schema: &Value) -> &str {
     }
 }
 
-fn json_call(w: &mut Writer, format: &str, names: &Names, list: bool) -> String {
+fn json_call(w: &mut LarkWriter, format: &str, names: &Names, list: bool) -> String {
     let keys = KEYS.iter().find(|(name, _)| *name == format).map_or(["name", "arguments"], |(_, keys)| *keys);
     let keys = (!names.short).then_some(keys);
     let mut all = Vec::new();
@@ -333,7 +343,7 @@ fn json_call(w: &mut Writer, format: &str, names: &Names, list: bool) -> String 
 }
 
 /// Properties in the schema's order, each between the marks of its key.
-fn params(w: &mut Writer, schema: &Value, line: &str, marks: &dyn Fn(&str, &Value) -> [String; 2]) -> String {
+fn params(w: &mut LarkWriter, schema: &Value, line: &str, marks: &dyn Fn(&str, &Value) -> [String; 2]) -> String {
     let mut out = Vec::new();
     for (key, value, must) in properties(schema) {
         let [open, close] = marks(key, value);

@@ -57,7 +57,7 @@ impl Expr {
 
 /// Rules; that of number 0 says what the whole text is.
 #[derive(Debug)]
-struct Rules {
+struct GrammarRules {
     bodies: Vec<Expr>,
     classes: Vec<Class>,
 }
@@ -76,7 +76,7 @@ pub(crate) fn to_lark(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result
 }
 
 /// Whether rule 0 has an end.
-fn derives_something(rules: &Rules) -> bool {
+fn derives_something(rules: &GrammarRules) -> bool {
     fn ends(expr: &Expr, known: &[bool]) -> bool {
         match &expr.kind {
             ItemKind::Chars(_) | ItemKind::Token { .. } => true,

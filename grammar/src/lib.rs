@@ -1,6 +1,6 @@
 //! What a text may be: grammars and JSON schemas as masks over a model's vocabulary.
 //!
-//! A [`Vocabulary`] knows the bytes of every token. [`Vocabulary::matcher`] compiles a [`Source`] into a [`Matcher`], which follows
+//! A [`Vocabulary`] knows the bytes of every token. [`Vocabulary::matcher`] compiles a [`GrammarSource`] into a [`Matcher`], which follows
 //! one text: it says which ids may come next, and takes the one that came. The automata are those of the crate `llguidance`; its limits
 //! are set here, so that any source ends within bounded time and memory, with a matcher or an error.
 
@@ -16,7 +16,7 @@ mod tests;
 
 pub use calls::{CallConstraint, ToolChoice};
 pub use matcher::Matcher;
-pub use source::Source;
+pub use source::GrammarSource;
 pub use vocabulary::{TokenText, Vocabulary};
 
 /// Why there is no matcher, or no next id.

@@ -22,7 +22,7 @@ impl Matcher {
     }
 
     /// What of its source is not held to, in words.
-    pub fn dropped(&self) -> &[String] {
+    pub fn unenforced(&self) -> &[String] {
         &self.dropped
     }
 
@@ -31,7 +31,8 @@ impl Matcher {
     /// # Errors
     /// A grammar that allows nothing more and has no end here; one over the limits.
     pub fn mask(&mut self) -> Result<Vec<u32>> {
-        let found = self.inner.compute_mask_or_eos().map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))?;
+        let found =
+            self.inner.compute_mask_or_eos().map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))?;
         let mut words = found.as_slice().to_vec();
         words.resize(self.vocabulary.len().div_ceil(32), 0);
         for (twin, first) in &self.vocabulary.twins {
@@ -53,7 +54,10 @@ impl Matcher {
             return Ok(());
         }
         let first = self.vocabulary.twins.get(&id).copied().unwrap_or(id);
-        let taken = self.inner.try_consume_tokens(&[first]).map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))?;
+        let taken = self
+            .inner
+            .try_consume_tokens(&[first])
+            .map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))?;
         match taken {
             1 => Ok(()),
             _ => Err(Error::new(format!("grammar: expected an id that is allowed, found {id}"))),

@@ -3,17 +3,17 @@
 //! Annotations, unknown formats and keywords without effect go; references are read as RFC 6901 has them, and become definitions of one
 //! list; objects that name properties and do not speak of others have no others. What cannot be held to is left out, and told.
 
-mod siblings;
 mod bounds;
 mod keywords;
 mod patterns;
 mod references;
+mod siblings;
 
 use crate::{Error, Result};
-use siblings::{is_any, is_nullable, nullable};
 use keywords::KeywordRule;
 use references::References;
 use serde_json::{json, Map, Value};
+use siblings::{is_any, is_nullable, nullable};
 
 /// Names of types.
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];

@@ -20,7 +20,7 @@ const WHITE_SPACE: &str = r"( |\n[ \t]{0,40})?";
 
 /// Text that says what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum GrammarSource {
     /// llama.cpp's notation; rule `root` is the whole.
     Gbnf(String),
     /// A JSON text of a schema, as generators write it.
@@ -35,15 +35,15 @@ pub enum Source {
     Lark(String),
 }
 
-impl Source {
+impl GrammarSource {
     fn text(&self) -> &str {
         match self {
-            Source::Gbnf(text)
-            | Source::JsonSchema(text)
-            | Source::Held(text)
-            | Source::Regex(text)
-            | Source::Lark(text) => text,
-            Source::JsonObject => "",
+            GrammarSource::Gbnf(text)
+            | GrammarSource::JsonSchema(text)
+            | GrammarSource::Held(text)
+            | GrammarSource::Regex(text)
+            | GrammarSource::Lark(text) => text,
+            GrammarSource::JsonObject => "",
         }
     }
 
@@ -56,9 +56,9 @@ impl Source {
     /// What it is, for errors.
     fn name(&self) -> &'static str {
         match self {
-            Source::JsonSchema(_) | Source::Held(_) | Source::JsonObject => "JSON schema",
-            Source::Regex(_) => "regular expression",
-            Source::Gbnf(_) | Source::Lark(_) => "grammar",
+            GrammarSource::JsonSchema(_) | GrammarSource::Held(_) | GrammarSource::JsonObject => "JSON schema",
+            GrammarSource::Regex(_) => "regular expression",
+            GrammarSource::Gbnf(_) | GrammarSource::Lark(_) => "grammar",
         }
     }
 
@@ -69,11 +69,13 @@ impl Source {
             return Err(Error::new(what));
         }
         Ok(match self {
-            Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
-            Source::JsonSchema(text) | Source::Held(text) => TopLevelGrammar::from_json_schema(bound_whitespace(parse_json(text)?)),
-            Source::JsonObject => TopLevelGrammar::from_json_schema(bound_whitespace(json!({"type": "object"}))),
-            Source::Regex(text) => TopLevelGrammar::from_regex(text),
-            Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            GrammarSource::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
+            GrammarSource::JsonSchema(text) | GrammarSource::Held(text) => {
+                TopLevelGrammar::from_json_schema(bound_whitespace(parse_json(text)?))
+            }
+            GrammarSource::JsonObject => TopLevelGrammar::from_json_schema(bound_whitespace(json!({"type": "object"}))),
+            GrammarSource::Regex(text) => TopLevelGrammar::from_regex(text),
+            GrammarSource::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         })
     }
 }
@@ -113,17 +115,19 @@ pub(crate) fn bound_whitespace(mut schema: Value) -> Value {
     schema
 }
 
-impl Source {
+impl GrammarSource {
     /// Lark in which it is the rule of a name.
     pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
         let lark = match self {
-            Source::JsonSchema(text) | Source::Held(text) => {
+            GrammarSource::JsonSchema(text) | GrammarSource::Held(text) => {
                 return Ok(format!("{name}: %json {}\n", bound_whitespace(parse_json(text)?)))
             }
-            Source::JsonObject => return Ok(format!("{name}: %json {}\n", bound_whitespace(json!({"type": "object"})))),
-            Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
-            Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
-            Source::Lark(text) => text.clone(),
+            GrammarSource::JsonObject => {
+                return Ok(format!("{name}: %json {}\n", bound_whitespace(json!({"type": "object"}))))
+            }
+            GrammarSource::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
+            GrammarSource::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
+            GrammarSource::Lark(text) => text.clone(),
         };
         let whole = lark.lines().map(|line| match line.strip_prefix("start:") {
             Some(body) => format!("{name}:{body}\n"),
@@ -211,22 +215,22 @@ impl Vocabulary {
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`].
-    pub fn split_unenforced(&self, source: &Source) -> Result<(Source, Vec<String>)> {
-        let Source::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
+    pub fn split_unenforced(&self, source: &GrammarSource) -> Result<(GrammarSource, Vec<String>)> {
+        let GrammarSource::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
         let len = text.len();
         if len > MAX_SOURCE {
             return Err(Error::new(format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", source.name())));
         }
         let given = parse_json(text)?;
         let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given, true))?;
-        Ok((Source::Held(schema.to_string()), dropped))
+        Ok((GrammarSource::Held(schema.to_string()), dropped))
     }
 
     /// Compiles a source into a matcher of a new text.
     ///
     /// # Errors
     /// Where the source is wrong; one over the limits; one that allows nothing.
-    pub fn matcher(self: &Arc<Self>, source: &Source) -> Result<Matcher> {
+    pub fn matcher(self: &Arc<Self>, source: &GrammarSource) -> Result<Matcher> {
         self.matcher_within(source, LONGEST)
     }
 
@@ -235,7 +239,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`]; a source that takes longer.
-    pub fn matcher_within(self: &Arc<Self>, source: &Source, longest: Duration) -> Result<Matcher> {
+    pub fn matcher_within(self: &Arc<Self>, source: &GrammarSource, longest: Duration) -> Result<Matcher> {
         let (source, dropped) = self.split_unenforced(source)?;
         let source = &source;
         let watch = Watch::default();
@@ -266,7 +270,8 @@ impl Vocabulary {
                     })?;
                     let tried = matcher.clone();
                     watch.watch(&tried);
-                    try_some(Matcher::new(self.clone(), tried)).map_err(|e| Error::from_matcher_error(source.name(), &e.0))?;
+                    try_some(Matcher::new(self.clone(), tried))
+                        .map_err(|e| Error::from_matcher_error(source.name(), &e.0))?;
                     Ok(Matcher::new(self.clone(), matcher))
                 }
             }

@@ -3,7 +3,7 @@
 
 use pumex_chat::reply::{Event, Format, Parser};
 use pumex_chat::Json;
-use pumex_grammar::{CallConstraint, TokenText, Source, ToolChoice, Vocabulary};
+use pumex_grammar::{CallConstraint, GrammarSource, TokenText, ToolChoice, Vocabulary};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn calls(
     tools: &Value,
     choice: &ToolChoice,
     parallel: bool,
-) -> pumex_grammar::Result<Option<Source>> {
+) -> pumex_grammar::Result<Option<GrammarSource>> {
     let asked = CallConstraint { calls: choice, allowed: None, parallel, may_reason: true };
     Ok(vocabulary.calls(format, tools, asked)?.map(|(source, _)| source))
 }
@@ -89,7 +89,7 @@ fn ids(mut text: &str) -> std::collections::VecDeque<u32> {
 /// A text that the grammar allows behind `begin`; none if the walk is too long. Reasoning is left out, as who follows replies does.
 fn walk(
     vocabulary: &Arc<Vocabulary>,
-    source: &pumex_grammar::Source,
+    source: &pumex_grammar::GrammarSource,
     (format, begin): (&Format, &str),
     seed: u64,
 ) -> Option<Vec<u8>> {
@@ -198,8 +198,9 @@ fn random_walks_are_calls_of_their_schemas() {
 #[test]
 fn tools_that_cannot_be_constrained_say_so() {
     let v = vocabulary();
-    let of =
-        |name: &str| calls(&v, &Format::known_format(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap();
+    let of = |name: &str| {
+        calls(&v, &Format::known_format(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap()
+    };
     assert!(of("gpt-oss").is_some());
     assert_eq!(calls(&v, &Format::plain(), &tools(), &ToolChoice::Required, true).unwrap(), None);
     let hermes = Format::known_format("hermes", None).unwrap();
@@ -224,7 +225,7 @@ fn note() -> Value {
 }
 
 /// Whether a grammar takes a text, and whether it may end there.
-fn takes(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::Source, text: &str) -> Option<bool> {
+fn takes(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::GrammarSource, text: &str) -> Option<bool> {
     let mut matcher = vocabulary.matcher(source).unwrap_or_else(|e| panic!("{e}: {source:?}"));
     for (at, id) in ids(text).into_iter().enumerate() {
         if let Err(error) = matcher.accept(id) {
@@ -358,9 +359,9 @@ fn an_answer_of_a_schema_stands_in_its_channel() {
     let v = vocabulary();
     let format = Format::known_format("gpt-oss", None).unwrap();
     for source in [
-        pumex_grammar::Source::JsonSchema(r#"{"type":"integer"}"#.into()),
-        pumex_grammar::Source::Gbnf("root ::= digit+\ndigit ::= [0-9]".into()),
-        pumex_grammar::Source::Regex("[0-9]+".into()),
+        pumex_grammar::GrammarSource::JsonSchema(r#"{"type":"integer"}"#.into()),
+        pumex_grammar::GrammarSource::Gbnf("root ::= digit+\ndigit ::= [0-9]".into()),
+        pumex_grammar::GrammarSource::Regex("[0-9]+".into()),
     ] {
         let whole = v.answer(&format, &source).unwrap().0;
         let thought = "<|channel|>analysis<|message|><|start|>assistant<|channel|>final<|message|>";
@@ -369,7 +370,7 @@ fn an_answer_of_a_schema_stands_in_its_channel() {
         }
         // Where there are no channels it is the answer: a schema in the words that it is held to.
         let plain = match &source {
-            Source::JsonSchema(text) => Source::Held(text.clone()),
+            GrammarSource::JsonSchema(text) => GrammarSource::Held(text.clone()),
             other => other.clone(),
         };
         assert_eq!(v.answer(&Format::plain(), &source).unwrap().0, plain);

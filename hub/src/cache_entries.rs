@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::name::{self, Host, Name, Repo};
-use crate::{source, Error, Result, Settings, ASIDE};
+use crate::{source, Error, HubSettings, Result, ASIDE};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -32,7 +32,7 @@ pub struct RemovedFiles {
 }
 
 /// Repositories in a host's part of the cache.
-fn repositories(settings: &Settings, host: Host) -> Vec<Name> {
+fn repositories(settings: &HubSettings, host: Host) -> Vec<Name> {
     let folders = std::fs::read_dir(settings.root(host)).into_iter().flatten().flatten();
     let mut ids: Vec<String> = folders
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -59,7 +59,7 @@ fn snapshots(cache: &Cache) -> Vec<(Option<String>, String)> {
 }
 
 /// All models that the cache has, by name.
-pub fn list_cached_models(settings: &Settings) -> Vec<CachedModel> {
+pub fn list_cached_models(settings: &HubSettings) -> Vec<CachedModel> {
     let mut found: BTreeMap<(String, String), CachedModel> = BTreeMap::new();
     for of in Host::ALL.into_iter().flat_map(|host| repositories(settings, host)) {
         let cache = Cache::new(settings, &of);
@@ -94,7 +94,7 @@ pub fn list_cached_models(settings: &Settings) -> Vec<CachedModel> {
     found.into_values().collect()
 }
 
-fn of_urls(settings: &Settings) -> Vec<CachedModel> {
+fn of_urls(settings: &HubSettings) -> Vec<CachedModel> {
     let root = settings.cache.join("pumex-urls");
     let files = names(&root).into_iter().flat_map(|folder| {
         let folder = root.join(folder);
@@ -116,7 +116,7 @@ fn of_urls(settings: &Settings) -> Vec<CachedModel> {
 ///
 /// # Errors
 /// A name that is none, or that the cache does not have; files that cannot be removed.
-pub fn remove(settings: &Settings, text: &str) -> Result<RemovedFiles> {
+pub fn remove(settings: &HubSettings, text: &str) -> Result<RemovedFiles> {
     if let Some(kept) = of_urls(settings).into_iter().find(|kept| kept.name == text) {
         let mut removed = RemovedFiles::default();
         for part in name::parts(&kept.file) {

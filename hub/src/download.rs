@@ -1,8 +1,8 @@
 //! One file fetched: locked against others, gone on with where an earlier try ended, checked, and only then put in its place.
 
 use crate::cache::{make_folder, BlobPaths};
-use crate::http::{self, Ask, Head};
-use crate::{Error, Event, Result, Settings, Watch};
+use crate::http::{self, Ask, ResponseHead};
+use crate::{Error, Event, HubSettings, Result, Watch};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -154,7 +154,13 @@ fn pause(time: Duration, watch: &Watch<'_>) -> Result<()> {
 }
 
 /// Fetches a file into its place, if it is not there.
-pub fn fetch(settings: &Settings, wanted: &RemoteFile<'_>, place: &BlobPaths, of: Of, watch: &mut Watch<'_>) -> Result<()> {
+pub fn fetch(
+    settings: &HubSettings,
+    wanted: &RemoteFile<'_>,
+    place: &BlobPaths,
+    of: Of,
+    watch: &mut Watch<'_>,
+) -> Result<()> {
     make_folder(&place.blob)?;
     let _lock = lock_file(&place.lock, wanted.name, watch)?;
     let whole = std::fs::metadata(&place.blob).is_ok_and(|meta| wanted.size.is_none_or(|size| size == meta.len()));
@@ -215,7 +221,7 @@ fn check(wanted: &RemoteFile<'_>, partial: &Partial, expected: &ExpectedFile) ->
 
 /// Goes on with what is there, to the end.
 fn attempt(
-    settings: &Settings,
+    settings: &HubSettings,
     wanted: &RemoteFile<'_>,
     partial: &mut Partial,
     expected: &mut ExpectedFile,
@@ -269,7 +275,7 @@ fn attempt(
 }
 
 /// Holds what the host says of a file against what is known of it.
-fn settle(wanted: &RemoteFile<'_>, expected: &mut ExpectedFile, head: &Head, size: Option<u64>) -> Result<()> {
+fn settle(wanted: &RemoteFile<'_>, expected: &mut ExpectedFile, head: &ResponseHead, size: Option<u64>) -> Result<()> {
     for found in [size, head.size].into_iter().flatten() {
         let known = *expected.size.get_or_insert(found);
         if known != found {

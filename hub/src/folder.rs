@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A folder of models.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct LocalFolder {
     root: PathBuf,
 }
 
@@ -38,10 +38,10 @@ fn stem(file: &str) -> Option<&str> {
     file.strip_suffix(".gguf").filter(|_| name::is_model(file))
 }
 
-impl Folder {
+impl LocalFolder {
     /// The folder at a path, which need not be there yet.
-    pub fn new(root: &Path) -> Folder {
-        Folder { root: root.to_path_buf() }
+    pub fn new(root: &Path) -> LocalFolder {
+        LocalFolder { root: root.to_path_buf() }
     }
 
     /// All models, by name.
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    fn list_files(folder: &Folder) -> Vec<String> {
+    fn list_files(folder: &LocalFolder) -> Vec<String> {
         folder.models().into_iter().map(|kept| kept.name).collect()
     }
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn models_are_added_copied_and_removed_by_name() {
         let (from, own) = (Own::new("from"), Own::new("models"));
-        let folder = Folder::new(&own.0.join("new"));
+        let folder = LocalFolder::new(&own.0.join("new"));
         assert!(folder.models().is_empty());
         let model = from.file("x-00001-of-00002.gguf", "one");
         from.file("x-00002-of-00002.gguf", "second");
@@ -296,7 +296,7 @@ mod tests {
         own.file("two/x.gguf", "x");
         own.file("two/y.gguf", "y");
         own.file("mmproj-a.gguf", "eyes");
-        let folder = Folder::new(&own.0);
+        let folder = LocalFolder::new(&own.0);
         assert_eq!(list_files(&folder), ["a", "b-00001-of-00002"]);
         folder.copy("a", "c").unwrap();
         assert_eq!(folder.remove("a").unwrap(), RemovedFiles { files: 1, bytes: 1 });

@@ -3,7 +3,7 @@
 //! Requests run on threads of their own, so that whoever waits can be stopped at any time.
 
 use crate::name::is_hex;
-use crate::{Error, Result, Settings};
+use crate::{Error, HubSettings, Result};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
@@ -36,7 +36,7 @@ pub struct Ask {
 
 /// The head of an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct ResponseHead {
     pub status: u16,
     /// Bytes of the body.
     pub length: Option<u64>,
@@ -51,14 +51,14 @@ pub struct Head {
 }
 
 enum Message {
-    Head(Head),
+    Head(ResponseHead),
     Piece(Vec<u8>),
     End,
     Failed(Error),
 }
 
 /// The body of an answer.
-pub struct Body<'a> {
+pub struct ResponseBody<'a> {
     from: Receiver<Message>,
     stop: &'a AtomicBool,
     url: String,
@@ -90,7 +90,7 @@ fn target(url: &str, location: &str) -> Option<String> {
     (from.0 == to.0 || to.0 == "https").then_some(found)
 }
 
-impl Body<'_> {
+impl ResponseBody<'_> {
     fn next(&self) -> Result<Message> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -118,7 +118,7 @@ impl Body<'_> {
 ///
 /// # Errors
 /// A host that cannot be reached, refuses, or sends on to nowhere; the flag.
-pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(Head, Body<'a>)> {
+pub fn get<'a>(settings: &HubSettings, ask: &Ask, stop: &'a AtomicBool) -> Result<(ResponseHead, ResponseBody<'a>)> {
     let (to, from) = sync_channel(4);
     let (settings, url, ask) = (settings.clone(), ask.url.clone(), ask.clone());
     std::thread::spawn(move || {
@@ -127,7 +127,7 @@ pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(
             let _ = to.send(Message::Failed(error));
         }
     });
-    let body = Body { from, stop, url };
+    let body = ResponseBody { from, stop, url };
     match body.next()? {
         Message::Head(head) => Ok((head, body)),
         _ => Err(network(&body.url, "the connection ended")),
@@ -138,7 +138,7 @@ pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(
 ///
 /// # Errors
 /// As [`get`]; one that is too long.
-pub fn text(settings: &Settings, ask: Ask, stop: &AtomicBool) -> Result<Vec<u8>> {
+pub fn text(settings: &HubSettings, ask: Ask, stop: &AtomicBool) -> Result<Vec<u8>> {
     let url = ask.url.clone();
     let (_, body) = get(settings, &ask, stop)?;
     let mut all = Vec::new();
@@ -174,7 +174,7 @@ fn transport_error(url: &str, patience: Duration, error: &ureq::Error) -> Error 
     network(strip_query(url), &what)
 }
 
-fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()> {
+fn answer(settings: &HubSettings, ask: &Ask, to: &SyncSender<Message>) -> Result<()> {
     let patience = Some(settings.patience);
     let config = ureq::Agent::config_builder()
         .max_redirects(0)
@@ -187,7 +187,7 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
         .build();
     let agent = config.new_agent();
     let mut url = ask.url.clone();
-    let mut linked = Head::default();
+    let mut linked = ResponseHead::default();
     for hop in 0..=MOST_REDIRECTS {
         let mut request = agent.get(&url);
         let trusted = origin(&url).is_some() && origin(&url) == origin(&settings.endpoint);
@@ -213,7 +213,8 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
             let location = headers.get("location").and_then(|v| v.to_str().ok());
             let found = location.and_then(|location| target(&url, location));
             let Some(found) = found else {
-                let what = format!("expected a redirect to a URL as safe, found {:?}", strip_query(location.unwrap_or("")));
+                let what =
+                    format!("expected a redirect to a URL as safe, found {:?}", strip_query(location.unwrap_or("")));
                 return Err(Error::Answer { url: strip_query(&url).into(), what });
             };
             url = found;
@@ -222,7 +223,7 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
         if !(200..300).contains(&status) && status != 416 {
             return Err(status_error(&ask.url, status, settings, headers));
         }
-        let mut head = Head { status, ..linked };
+        let mut head = ResponseHead { status, ..linked };
         read_head(headers, &mut head);
         if to.send(Message::Head(head)).is_err() {
             return Ok(());
@@ -265,14 +266,14 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-fn read_link_head(headers: &HeaderMap) -> Head {
+fn read_link_head(headers: &HeaderMap) -> ResponseHead {
     let tag = header(headers, "x-linked-etag").map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
     let sha256 = tag.filter(|tag| is_hex(tag, 64)).map(str::to_ascii_lowercase);
     let size = header(headers, "x-linked-size").and_then(|size| size.parse().ok());
-    Head { sha256, size, ..Head::default() }
+    ResponseHead { sha256, size, ..ResponseHead::default() }
 }
 
-fn read_head(headers: &HeaderMap, head: &mut Head) {
+fn read_head(headers: &HeaderMap, head: &mut ResponseHead) {
     head.length = header(headers, "content-length").and_then(|len| len.parse().ok());
     let tag = header(headers, "etag").filter(|tag| tag.starts_with('"') && tag.len() <= 256);
     head.etag = tag.map(str::to_string);
@@ -284,7 +285,7 @@ fn read_head(headers: &HeaderMap, head: &mut Head) {
 }
 
 /// What a refusal means, in words.
-fn status_error(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> Error {
+fn status_error(url: &str, status: u16, settings: &HubSettings, headers: &HeaderMap) -> Error {
     let hub = origin(url) == origin(&settings.endpoint);
     let token = settings.token.is_some();
     let said = header(headers, "x-error-message")

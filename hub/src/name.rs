@@ -234,7 +234,11 @@ fn has_quant(path: &str, quant: &str) -> bool {
 ///
 /// # Errors
 /// None that is meant, and what there is; parts that are missing.
-pub fn choose_file_parts<'a>(entries: &'a [RepositoryFile], repo: &Repo, file: Option<&str>) -> Result<Vec<&'a RepositoryFile>> {
+pub fn choose_file_parts<'a>(
+    entries: &'a [RepositoryFile],
+    repo: &Repo,
+    file: Option<&str>,
+) -> Result<Vec<&'a RepositoryFile>> {
     let mut models: Vec<&str> = entries.iter().map(|e| e.path.as_str()).filter(|p| is_model(p)).collect();
     models.sort_unstable();
     let of = |quant: &str| models.iter().copied().find(|path| has_quant(path, quant));
@@ -261,7 +265,8 @@ pub fn projector(entries: &[RepositoryFile]) -> Option<&RepositoryFile> {
         let lower = name(e);
         lower.rsplit('/').next().is_some_and(|n| n.contains("mmproj")) && lower.ends_with(".gguf")
     };
-    let rank = |e: &&RepositoryFile| ["f16", "bf16", "q8_0", "f32"].iter().position(|t| has_quant(&name(e), t)).unwrap_or(9);
+    let rank =
+        |e: &&RepositoryFile| ["f16", "bf16", "q8_0", "f32"].iter().position(|t| has_quant(&name(e), t)).unwrap_or(9);
     entries.iter().filter(is_one).min_by_key(|e| (rank(e), e.path.clone()))
 }
 
@@ -281,8 +286,13 @@ mod tests {
     }
 
     fn entries(paths: &[&str]) -> Vec<RepositoryFile> {
-        let entry =
-            |path: &&str| RepositoryFile { path: path.to_string(), blob: "b".into(), sha256: None, size: 1, url: String::new() };
+        let entry = |path: &&str| RepositoryFile {
+            path: path.to_string(),
+            blob: "b".into(),
+            sha256: None,
+            size: 1,
+            url: String::new(),
+        };
         paths.iter().map(entry).collect()
     }
 

@@ -1,10 +1,10 @@
 //! What a repository has, host by host, and its files fetched into the cache.
 
-use crate::cache::{Cache, BlobPaths};
+use crate::cache::{BlobPaths, Cache};
 use crate::download::{self, RemoteFile};
 use crate::http::{self, Ask};
-use crate::name::{self, RepositoryFile, Host, Name};
-use crate::{ollama, Error, Event, Result, Settings, Watch};
+use crate::name::{self, Host, Name, RepositoryFile};
+use crate::{ollama, Error, Event, HubSettings, Result, Watch};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
@@ -33,7 +33,11 @@ pub fn hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// None that is meant, and what there is.
-pub fn choose_file_parts<'a>(of: &Name, entries: &'a [RepositoryFile], file: Option<&str>) -> Result<Vec<&'a RepositoryFile>> {
+pub fn choose_file_parts<'a>(
+    of: &Name,
+    entries: &'a [RepositoryFile],
+    file: Option<&str>,
+) -> Result<Vec<&'a RepositoryFile>> {
     if of.host == Host::Ollama && file.is_none() {
         // A tag has one model, however it is called.
         let alone = name::Repo { id: of.repo.id.clone(), quant: None };
@@ -44,7 +48,7 @@ pub fn choose_file_parts<'a>(of: &Name, entries: &'a [RepositoryFile], file: Opt
 
 /// The file that is meant, or all parts of its set; gives the path of the first one.
 pub fn fetch(
-    settings: &Settings,
+    settings: &HubSettings,
     of: &Name,
     revision: &str,
     file: Option<&str>,
@@ -98,7 +102,7 @@ pub fn fetch(
 }
 
 /// The projector that a revision has.
-pub fn projector(settings: &Settings, of: &Name, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
+pub fn projector(settings: &HubSettings, of: &Name, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
     let (cache, revision) = (Cache::new(settings, of), revision(of));
     let known = || cache.get_ref(revision).map(|commit| cache.entries(&commit)).unwrap_or_default();
     let entries = match settings.offline {
@@ -125,7 +129,7 @@ fn find_cached(cache: &Cache, of: &Name, revision: &str, file: Option<&str>) -> 
     parts.first().map(|part| cache.pointer(&commit, &part.path)).ok_or_else(missing)
 }
 
-fn list_repository(settings: &Settings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
+fn list_repository(settings: &HubSettings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
     match of.host {
         Host::Hub => hub(settings, of, revision, watch),
         Host::Scope => scope(settings, of, watch),
@@ -134,14 +138,14 @@ fn list_repository(settings: &Settings, of: &Name, revision: &str, watch: &Watch
 }
 
 /// An answer that is JSON.
-pub fn json(settings: &Settings, ask: Ask, watch: &Watch<'_>) -> Result<(Vec<u8>, Value)> {
+pub fn json(settings: &HubSettings, ask: Ask, watch: &Watch<'_>) -> Result<(Vec<u8>, Value)> {
     let bad = Error::Answer { url: ask.url.clone(), what: "expected JSON, found something else".into() };
     let text = http::text(settings, ask, watch.stop)?;
     let json = serde_json::from_slice(&text).map_err(|_| bad)?;
     Ok((text, json))
 }
 
-fn hub(settings: &Settings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
+fn hub(settings: &HubSettings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
     let (endpoint, id) = (&settings.endpoint, &of.repo.id);
     let url = format!("{endpoint}/api/models/{id}/revision/{}?blobs=true", name::escape_url_path(revision));
     let bad = |what: &str| Error::Answer { url: url.clone(), what: what.to_string() };
@@ -162,7 +166,7 @@ fn hub(settings: &Settings, of: &Name, revision: &str, watch: &Watch<'_>) -> Res
 }
 
 /// ModelScope tells no commit of a list: the list itself is one.
-fn scope(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
+fn scope(settings: &HubSettings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
     let at = format!("{}/api/v1/models/{}/repo", settings.scope, of.repo.id);
     let url = format!("{at}/files?Revision=master&Recursive=true");
     let (_, json) = json(settings, Ask { url: url.clone(), ..Ask::default() }, watch)?;

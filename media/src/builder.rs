@@ -3,7 +3,7 @@
 mod moves;
 
 use crate::graph::{
-    Act, Arg, Bias, Graph, Join, NormKind, Op, Part, Picks, PicksData, Spans, Table, TableData, Val, View, Weight,
+    Act, Arg, Bias, Graph, GraphTable, Join, NormKind, Op, Part, Picks, PicksData, Spans, TableData, Val, View, Weight,
     WeightUse,
 };
 use crate::{Error, Result, Source};
@@ -215,9 +215,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Numbers that are known now, `cols` to a row.
-    pub fn table(&mut self, cols: usize, values: Vec<f32>) -> Table {
+    pub fn table(&mut self, cols: usize, values: Vec<f32>) -> GraphTable {
         self.graph.tables.push(TableData { cols, values: values.into() });
-        Table(self.graph.tables.len() - 1)
+        GraphTable(self.graph.tables.len() - 1)
     }
 
     /// First key that each query sees, and the one behind the last.

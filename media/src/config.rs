@@ -76,15 +76,15 @@ pub struct Clip {
 }
 
 /// Keys that the projector's own file reads by name.
-pub struct Keys<'a> {
+pub struct ProjectorKeys<'a> {
     source: &'a dyn Source,
     modality: Modality,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> ProjectorKeys<'a> {
     /// The keys of one modality of a file.
-    pub fn new(source: &'a dyn Source, modality: Modality) -> Keys<'a> {
-        Keys { source, modality }
+    pub fn new(source: &'a dyn Source, modality: Modality) -> ProjectorKeys<'a> {
+        ProjectorKeys { source, modality }
     }
 
     fn key(&self, name: &str) -> String {
@@ -189,7 +189,7 @@ impl Clip {
     }
 
     fn read(source: &dyn Source, modality: Modality) -> Result<Clip> {
-        let keys = Keys::new(source, modality);
+        let keys = ProjectorKeys::new(source, modality);
         let flag = |key: &str| source.number(key).is_some_and(|n| n != 0.0);
         let activation = match (flag("clip.use_gelu"), flag("clip.use_silu")) {
             (true, true) => {

@@ -33,16 +33,16 @@ mod yasa;
 mod youtu;
 
 use crate::graph::{Graph, Val};
-use crate::{Builder, Clip, Error, Input, Keys, Modality, Result, Source};
+use crate::{Builder, Clip, EncoderInput, Error, Modality, ProjectorKeys, Result, Source};
 
 /// What an encoder's file builds from.
 pub(crate) struct Context<'a> {
     /// Hyper-parameters.
     pub clip: &'a Clip,
     /// Further keys.
-    pub keys: Keys<'a>,
+    pub keys: ProjectorKeys<'a>,
     /// One input, or two frames of a pair.
-    pub inputs: &'a [Input],
+    pub inputs: &'a [EncoderInput],
 }
 
 /// Builds the rows for the text model.
@@ -126,11 +126,11 @@ pub fn table() -> impl Iterator<Item = (&'static str, Modality, &'static str)> {
 ///
 /// # Errors
 /// A projector that there is no encoder for; tensors that are missing or have other shapes; sizes that do not fit.
-pub fn build(source: &dyn Source, clip: &Clip, inputs: &[Input]) -> Result<Graph> {
+pub fn build(source: &dyn Source, clip: &Clip, inputs: &[EncoderInput]) -> Result<Graph> {
     let (.., encoder) = ENCODERS.iter().find(|(name, ..)| *name == clip.projector).ok_or_else(|| {
         Error::Unsupported(format!("clip.projector_type: no {} encoder `{}`", clip.modality.name(), clip.projector))
     })?;
-    let keys = Keys::new(source, clip.modality);
+    let keys = ProjectorKeys::new(source, clip.modality);
     for name in ["projector.scale_factor", "spatial_merge_size"] {
         match keys.size_or(name, 1)? {
             n if n > MERGE => {
@@ -157,7 +157,7 @@ impl Context<'_> {
     /// # Errors
     /// A picture that is smaller than a patch.
     pub fn patches(&self) -> Result<[usize; 2]> {
-        let Input { width, height, .. } = self.inputs[0];
+        let EncoderInput { width, height, .. } = self.inputs[0];
         let grid = [width / self.clip.patch, height / self.clip.patch];
         match grid.contains(&0) {
             true => Err(Error::Shape(format!("expected a picture of a patch at least, found {width} x {height}"))),

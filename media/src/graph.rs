@@ -16,7 +16,7 @@ pub struct Weight(pub usize);
 
 /// Numbers, by their number among [`Graph::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Table(pub usize);
+pub struct GraphTable(pub usize);
 
 /// Which rows see which, by their number among [`Graph::spans`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +116,7 @@ pub enum Arg {
     /// A weight, likewise.
     Weight(Weight),
     /// Numbers, likewise.
-    Table(Table),
+    Table(GraphTable),
     /// A number, the same everywhere.
     Number(f32),
 }
@@ -156,7 +156,7 @@ pub struct Window {
 
 /// Which columns of a head a rotation turns with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pairs {
+pub enum RotationPairs {
     /// `2 i` and `2 i + 1`.
     Adjacent,
     /// `i` and `i + dims / 2`.
@@ -327,9 +327,9 @@ pub enum Op {
         /// Columns of a head.
         dims: usize,
         /// Which with which.
-        pairs: Pairs,
+        pairs: RotationPairs,
         /// `[n, dims]`: cosines of all pairs, then sines.
-        table: Table,
+        table: GraphTable,
     },
     /// `out = softmax(scale * q · kᵀ + biases) · v` of each head.
     Attend {
@@ -404,7 +404,7 @@ pub struct Graph {
     pub picks: Vec<PicksData>,
     /// Ops in order.
     pub ops: Vec<Op>,
-    /// What the medium's numbers are written to: one for each [`crate::Input`].
+    /// What the medium's numbers are written to: one for each [`crate::EncoderInput`].
     pub inputs: Vec<Val>,
     /// The rows for the text model.
     pub out: Option<Val>,

@@ -28,7 +28,7 @@ pub struct Medium {
     /// Whether it is a picture; else a sound.
     pub picture: bool,
     /// What the encoder takes: one, or two frames of a pair of pictures.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<EncoderInput>,
     /// Columns and rows of the picture in tokens; of a sound its tokens and 1.
     pub grid: [usize; 2],
     /// Rows that the encoder makes.
@@ -77,7 +77,7 @@ impl Positions {
 
 /// What an encoder takes at once.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Input {
+pub struct EncoderInput {
     /// Pixels of a row; for a sound, frames.
     pub width: usize,
     /// Rows of pixels; for a sound, bins of the spectrum.

@@ -8,14 +8,14 @@ mod table;
 mod tiles;
 
 use crate::resize::{normalize, normalize_resized, MOST_PIXELS};
-use crate::{Clip, Error, Input, Medium, Picture, PromptPiece, Positions, Result, Source, TextModel};
-use layout::{Draft, Drafts};
+use crate::{Clip, EncoderInput, Error, Medium, Picture, Positions, PromptPiece, Result, Source, TextModel};
+use layout::{Drafts, InputDraft};
 use setting::Setting;
 use table::{Count, Sight};
 
 /// What a user asks of preprocessing; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct PreprocessOptions {
     /// At least so many tokens for a picture, where its size is not fixed.
     pub image_min_tokens: Option<usize>,
     /// At most so many tokens for a picture, where its size is not fixed.
@@ -30,14 +30,14 @@ pub fn prepare_picture(
     clip: &Clip,
     source: &dyn Source,
     picture: &Picture,
-    options: &Options,
+    options: &PreprocessOptions,
     model: &TextModel,
 ) -> Result<Vec<PromptPiece>> {
     let setting = Setting::read(clip, source, options, model)?;
     let pieces = match setting.draft(picture)? {
         Drafts::One(draft) => vec![setting.medium(clip, model, vec![draft], picture, true)?],
         Drafts::Tiled { overview, tiles, columns } => {
-            let pixels = |d: &Draft| d.side.map_or(d.picture.width() * d.picture.height(), |side| side * side);
+            let pixels = |d: &InputDraft| d.side.map_or(d.picture.width() * d.picture.height(), |side| side * side);
             check_pixels(pixels(&overview) + tiles.iter().map(pixels).sum::<usize>())?;
             let mut made = tiles.into_iter().map(|tile| setting.medium(clip, model, vec![tile], picture, false));
             let tiles = made.by_ref().collect::<Result<Vec<PromptPiece>>>()?;
@@ -55,7 +55,7 @@ pub fn prepare_pair(
     clip: &Clip,
     source: &dyn Source,
     pair: [&Picture; 2],
-    options: &Options,
+    options: &PreprocessOptions,
     model: &TextModel,
 ) -> Result<Vec<PromptPiece>> {
     let setting = Setting::read(clip, source, options, model)?;
@@ -115,7 +115,7 @@ fn check_pixels(pixels: usize) -> Result<()> {
 }
 
 impl Setting<'_> {
-    fn input(&self, clip: &Clip, draft: &Draft, picture: &Picture) -> Result<Input> {
+    fn input(&self, clip: &Clip, draft: &InputDraft, picture: &Picture) -> Result<EncoderInput> {
         let (width, height) = match draft.side {
             Some(side) => (side, side),
             None => (draft.picture.width(), draft.picture.height()),
@@ -125,7 +125,7 @@ impl Setting<'_> {
             Some(side) => normalize_resized(&draft.picture, side, clip.mean, clip.std),
             None => normalize(&draft.picture, clip.mean, clip.std),
         };
-        Ok(Input {
+        Ok(EncoderInput {
             width,
             height,
             values,
@@ -140,7 +140,7 @@ impl Setting<'_> {
         &self,
         clip: &Clip,
         model: &TextModel,
-        drafts: Vec<Draft>,
+        drafts: Vec<InputDraft>,
         picture: &Picture,
         whole: bool,
     ) -> Result<PromptPiece> {
@@ -165,8 +165,9 @@ impl Setting<'_> {
     fn arrange(&self, overview: PromptPiece, tiles: Vec<PromptPiece>, columns: usize) -> Vec<PromptPiece> {
         let marks = self.marks;
         let mut pieces = Vec::new();
-        let texts =
-            |pieces: &mut Vec<PromptPiece>, texts: &[&str]| pieces.extend(texts.iter().map(|t| PromptPiece::Token((*t).into())));
+        let texts = |pieces: &mut Vec<PromptPiece>, texts: &[&str]| {
+            pieces.extend(texts.iter().map(|t| PromptPiece::Token((*t).into())))
+        };
         let mut overview = Some(overview);
         let mut look = |pieces: &mut Vec<PromptPiece>| {
             texts(pieces, marks.before_overview);

@@ -4,7 +4,8 @@
 mod gguf;
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, Clip, Input, Limits, Medium, Modality, Options, Picture, PromptPiece, TextModel,
+    place, prepare_pair, prepare_picture, Clip, EncoderInput, Medium, Modality, Picture, PictureLimits,
+    PreprocessOptions, PromptPiece, TextModel,
 };
 use serde_json::Value;
 use std::io::Read;
@@ -36,13 +37,13 @@ fn open_picture(folder: &Path, name: &str) -> Picture {
     let stem = name.rsplit_once('.').unwrap().0;
     let decoded = folder.join(format!("images/{stem}.decoded.png"));
     let path = if decoded.exists() { decoded } else { folder.join("images").join(name) };
-    Picture::decode(&std::fs::read(path).unwrap(), &Limits::default()).unwrap()
+    Picture::decode(&std::fs::read(path).unwrap(), &PictureLimits::default()).unwrap()
 }
 
-fn options(text: &str) -> Options {
+fn options(text: &str) -> PreprocessOptions {
     let words: Vec<&str> = text.split_whitespace().collect();
     let of = |flag: &str| words.iter().position(|w| *w == flag).map(|i| words[i + 1].parse().unwrap());
-    Options { image_min_tokens: of("--image-min-tokens"), image_max_tokens: of("--image-max-tokens") }
+    PreprocessOptions { image_min_tokens: of("--image-min-tokens"), image_max_tokens: of("--image-max-tokens") }
 }
 
 /// What a case has between two media: its texts in one string, without the token that begins a prompt.
@@ -52,12 +53,12 @@ fn text_of(chunk: &Value) -> String {
 }
 
 /// Bits of pixels that differ from the reference's, as the place of the first one and both values.
-fn compare_pixels(folder: &Path, clip: &Clip, input: &Input, expected: &Value) -> Result<(), String> {
+fn compare_pixels(folder: &Path, clip: &Clip, input: &EncoderInput, expected: &Value) -> Result<(), String> {
     let file = folder.join(expected["file"].as_str().unwrap());
     let bytes = std::fs::read(file).unwrap();
     let (values, stride) = match expected["format"].as_str().unwrap() {
         "png_u8" => {
-            let picture = Picture::decode(&bytes, &Limits::default()).unwrap();
+            let picture = Picture::decode(&bytes, &PictureLimits::default()).unwrap();
             assert_eq!([picture.width(), picture.height()], [input.width, input.height]);
             let value = |(i, v): (usize, &u8)| (f32::from(*v) / 255.0 - clip.mean[i % 3]) / clip.std[i % 3];
             (picture.pixels().iter().enumerate().map(value).collect::<Vec<f32>>(), 1)

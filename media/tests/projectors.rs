@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, takes_pairs, Clip, Error, Medium, Options, Picture, PromptPiece, Positions, Source,
-    StoredTensor, TextModel,
+    place, prepare_pair, prepare_picture, takes_pairs, Clip, Error, Medium, Picture, Positions, PreprocessOptions,
+    PromptPiece, Source, StoredTensor, TextModel,
 };
 use std::collections::HashMap;
 
@@ -64,7 +64,13 @@ fn model(m_rope: bool) -> TextModel<'static> {
     TextModel { n_embd: 64, m_rope, has_token: &|_| false }
 }
 
-fn prepare(made: &TestMetadata, width: usize, height: usize, options: &Options, m_rope: bool) -> Result<Vec<PromptPiece>, Error> {
+fn prepare(
+    made: &TestMetadata,
+    width: usize,
+    height: usize,
+    options: &PreprocessOptions,
+    m_rope: bool,
+) -> Result<Vec<PromptPiece>, Error> {
     let clip = Clip::all(made)?.remove(0);
     prepare_picture(&clip, made, &picture(width, height), options, &model(m_rope))
 }
@@ -113,7 +119,7 @@ fn pictures_become_what_the_table_says() {
                 first
             };
             let size = numbers(word(), 'x');
-            let mut options = Options::default();
+            let mut options = PreprocessOptions::default();
             while rest.starts_with("min=") || rest.starts_with("max=") {
                 let (first, after) = rest.split_once(' ').unwrap();
                 rest = after;
@@ -188,7 +194,7 @@ fn metadata_that_cannot_be_is_an_error() {
     for (projector, key, values) in cases {
         let mut made = TestMetadata::new(projector, &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
         made.set(key, values);
-        let text = match prepare(&made, 100, 200, &Options::default(), false) {
+        let text = match prepare(&made, 100, 200, &PreprocessOptions::default(), false) {
             Err(e) => e.to_string(),
             Ok(_) => panic!("{projector} with {key} {values:?}: expected an error"),
         };
@@ -208,17 +214,17 @@ fn sizes_that_a_file_asks_for_are_bounded() {
             ("image_max_pixels", &[2.1e9]),
         ],
     );
-    assert!(matches!(prepare(&huge, 90, 90, &Options::default(), true), Err(Error::Medium(_))));
+    assert!(matches!(prepare(&huge, 90, 90, &PreprocessOptions::default(), true), Err(Error::Medium(_))));
     let qwen = TestMetadata::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
     for tokens in [0, (1 << 20) + 1, usize::MAX] {
-        let options = Options { image_min_tokens: Some(tokens), ..Options::default() };
+        let options = PreprocessOptions { image_min_tokens: Some(tokens), ..PreprocessOptions::default() };
         assert!(matches!(prepare(&qwen, 90, 90, &options, true), Err(Error::Medium(_))), "{tokens} tokens");
     }
-    let crossed = Options { image_min_tokens: Some(50), image_max_tokens: Some(40) };
+    let crossed = PreprocessOptions { image_min_tokens: Some(50), image_max_tokens: Some(40) };
     assert!(prepare(&qwen, 90, 90, &crossed, true).unwrap_err().to_string().contains("at most 40 tokens"));
     // Windows padded to a square of a long strip.
     let step = TestMetadata::new("step3vl", &[("image_size", &[728.0]), ("patch_size", &[14.0])]);
-    assert!(matches!(prepare(&step, 60_000, 2, &Options::default(), false), Err(Error::Medium(_))));
+    assert!(matches!(prepare(&step, 60_000, 2, &PreprocessOptions::default(), false), Err(Error::Medium(_))));
 }
 
 #[test]
@@ -230,7 +236,7 @@ fn every_projector_takes_lines_and_dots() {
             made.set(name, &numbers(values, ','));
         }
         for (width, height) in [(1, 1), (1, 1500), (1500, 1), (2, 700)] {
-            if let Err(e) = prepare(&made, width, height, &Options::default(), true) {
+            if let Err(e) = prepare(&made, width, height, &PreprocessOptions::default(), true) {
                 assert!(matches!(e, Error::Medium(_)), "{line}: {e}");
                 assert!(e.to_string().contains("found"), "{line} of {width} x {height}: {e}");
             }
@@ -242,7 +248,7 @@ fn every_projector_takes_lines_and_dots() {
 fn a_users_tokens_move_the_bound_that_nobody_asked_for() {
     let made = TestMetadata::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
     let rows = |min, max| {
-        let options = Options { image_min_tokens: min, image_max_tokens: max };
+        let options = PreprocessOptions { image_min_tokens: min, image_max_tokens: max };
         let pieces = prepare(&made, 300, 300, &options, true).unwrap();
         pieces.iter().find_map(|p| if let PromptPiece::Medium(m) = p { Some(m.rows) } else { None }).unwrap()
     };
@@ -252,7 +258,7 @@ fn a_users_tokens_move_the_bound_that_nobody_asked_for() {
     // What the file asks for gives way too.
     let keys: &[(&str, &[f64])] =
         &[("image_size", &[56.0]), ("patch_size", &[14.0]), ("image_min_pixels", &[1e5]), ("image_max_pixels", &[2e5])];
-    let few = Options { image_max_tokens: Some(9), ..Options::default() };
+    let few = PreprocessOptions { image_max_tokens: Some(9), ..PreprocessOptions::default() };
     let pieces = prepare(&TestMetadata::new("paddleocr", keys), 300, 300, &few, true).unwrap();
     assert!(matches!(&pieces[1], PromptPiece::Medium(m) if m.rows == 9));
 }
@@ -260,7 +266,7 @@ fn a_users_tokens_move_the_bound_that_nobody_asked_for() {
 #[test]
 fn pairs_become_one_medium_with_two_inputs() {
     let keys: &[(&str, &[f64])] = &[("image_size", &[56.0]), ("patch_size", &[14.0])];
-    let (made, options) = (TestMetadata::new("qwen3vl_merger", keys), Options::default());
+    let (made, options) = (TestMetadata::new("qwen3vl_merger", keys), PreprocessOptions::default());
     let clip = Clip::all(&made).unwrap().remove(0);
     let frames = [picture(100, 60), Picture::new(100, 60, vec![7; 18000]).unwrap()];
     let pieces = prepare_pair(&clip, &made, [&frames[0], &frames[1]], &options, &model(true)).unwrap();
@@ -289,13 +295,16 @@ fn marks_follow_the_vocabulary_and_the_width_of_the_text_model() {
         let made = TestMetadata::new(projector, keys);
         let clip = Clip::all(&made).unwrap().remove(0);
         let model = TextModel { n_embd, m_rope: false, has_token: &|t| t == token };
-        prepare_picture(&clip, &made, &picture(100, 60), &Options::default(), &model).unwrap()
+        prepare_picture(&clip, &made, &picture(100, 60), &PreprocessOptions::default(), &model).unwrap()
     };
     for (token, begin) in [("", "<|media_begin|>"), ("<|begin_of_image|>", "<|begin_of_image|>")] {
         assert_eq!(prepare("kimik25", 64, token)[0], PromptPiece::Text(begin.into()));
     }
     for (n_embd, sees) in [(64, true), (1536, false), (2560, false), (2561, true)] {
-        assert!(matches!(&prepare("gemma4v", n_embd, "")[1], PromptPiece::Medium(m) if m.bidirectional == sees), "{n_embd}");
+        assert!(
+            matches!(&prepare("gemma4v", n_embd, "")[1], PromptPiece::Medium(m) if m.bidirectional == sees),
+            "{n_embd}"
+        );
     }
 }
 
@@ -324,7 +333,7 @@ fn padding_in_front_brings_a_block_to_its_place() {
     ];
     let made = TestMetadata::new("deepseek4v", keys);
     let clip = Clip::all(&made).unwrap().remove(0);
-    let mut pieces = prepare(&made, 200, 300, &Options::default(), false).unwrap();
+    let mut pieces = prepare(&made, 200, 300, &PreprocessOptions::default(), false).unwrap();
     let PromptPiece::Medium(medium) = &mut pieces[0] else { panic!("expected a medium without texts") };
     let rows = medium.rows;
     for before in [0, 1, 2, 3, 4, 11, 2] {

@@ -3,10 +3,10 @@
 //! of a row need no copies.
 
 use super::by_row::{ById, TakeVectors};
-use super::sparse_attention::ChoosePositions;
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
+use super::sparse_attention::ChoosePositions;
 use super::streams::{Mix, Softmax, StreamGates};
 use super::{Access, Cols, Rope, Val, Weight};
 

@@ -1,7 +1,7 @@
 //! Formats as devices with room for them hold them: weights of a codebook written out, so that a weight takes fewer instructions,
 //! and more bits, than by its entry. Their rows differ from those of the files' formats in nothing but the structure of arrays.
 
-use crate::codes::{self, Codebook, Codes, BitSource, SoaPart};
+use crate::codes::{self, BitSource, Codebook, Codes, SoaPart};
 use crate::format::{Format, FormatId};
 use crate::{iq1_m, iq1_s, iq3_s};
 

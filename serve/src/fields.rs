@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A refusal that names a field.
-    pub fn refuse(&self, name: &str, message: impl std::fmt::Display) -> crate::errors::Fault {
+    pub fn refuse(&self, name: &str, message: impl std::fmt::Display) -> crate::errors::RequestFault {
         let at = self.pointer(name);
         invalid(&at, format!("/{at}: {message}"))
     }
@@ -198,12 +198,12 @@ impl<'a> Fields<'a> {
     }
 
     /// A refusal of a field's type or range.
-    pub fn wrong(&self, name: &str, expected: &str, found: &Value) -> crate::errors::Fault {
+    pub fn wrong(&self, name: &str, expected: &str, found: &Value) -> crate::errors::RequestFault {
         wrong(&self.pointer(name), expected, found)
     }
 }
 
-fn wrong(at: &str, expected: &str, found: &Value) -> crate::errors::Fault {
+fn wrong(at: &str, expected: &str, found: &Value) -> crate::errors::RequestFault {
     let found = match found {
         Value::Null => "null".to_string(),
         Value::Bool(b) => b.to_string(),
@@ -224,7 +224,7 @@ mod tests {
     fn wrong_types_are_refused_by_name_and_null_is_absent() {
         let body = json!({"b": 1, "i": 1.5, "n": "x", "t": [], "l": {}, "o": [{"s": 2}], "z": null, "whole": 3.0, "big": 1e300});
         let fields = Fields::of(&body).unwrap();
-        let field = |r: crate::errors::Fault| r.refusal.field.unwrap();
+        let field = |r: crate::errors::RequestFault| r.refusal.field.unwrap();
         assert_eq!(field(fields.boolean("b").unwrap_err()), "b");
         assert_eq!(field(fields.integer("i", 0..=9).unwrap_err()), "i");
         assert_eq!(field(fields.number("n").unwrap_err()), "n");

@@ -25,13 +25,13 @@ pub(crate) enum Fate {
 }
 
 /// Names of fields with their fates; several of one fate share a row.
-pub(crate) type Table = &'static [(&'static [&'static str], Fate)];
+pub(crate) type FieldTable = &'static [(&'static [&'static str], Fate)];
 
 /// Refuses fields that are not done.
 ///
 /// # Errors
 /// The first of them, by its name.
-pub(crate) fn check(fields: &Fields, tables: &[Table]) -> Result<()> {
+pub(crate) fn check(fields: &Fields, tables: &[FieldTable]) -> Result<()> {
     for (names, fate) in tables.iter().copied().flatten() {
         let Fate::Refused(harmless, why) = fate else { continue };
         for name in *names {
@@ -52,7 +52,7 @@ mod tests {
     use std::path::Path;
 
     /// A document: its name, its head, and tables under their headings.
-    type Document = (&'static str, &'static str, &'static [(&'static str, &'static [Table])]);
+    type Document = (&'static str, &'static str, &'static [(&'static str, &'static [FieldTable])]);
 
     const DOCUMENTS: &[Document] = &[
         (
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_asks_for_nothing_is_not_refused() {
-        let table: Table = &[(&["audio"], Fate::Refused(&["[\"text\"]"], "no"))];
+        let table: FieldTable = &[(&["audio"], Fate::Refused(&["[\"text\"]"], "no"))];
         for harmless in [json!(null), json!(false), json!([]), json!({}), json!(""), json!(["text"])] {
             let body = json!({ "audio": harmless });
             assert!(check(&Fields::of(&body).unwrap(), &[table]).is_ok(), "{body}");

@@ -7,9 +7,9 @@ mod remote;
 
 pub(crate) use parts::{find_medium, mark};
 
-use crate::engine::{Chat, Medium, MediumKind, Prompt, PromptPart, Properties, RefusalKind, MEDIA_MARK};
-use crate::errors::{invalid, refusal, Fault, Result};
-use crate::http::{blocking, App, BodyShare, BodyMemory};
+use crate::engine::{Chat, Medium, MediumKind, ModelProperties, Prompt, PromptPart, RefusalKind, MEDIA_MARK};
+use crate::errors::{invalid, refusal, RequestFault, Result};
+use crate::http::{blocking, App, BodyMemory, BodyShare};
 use bytes::Bytes;
 use serde_json::Value;
 use std::time::Instant;
@@ -19,7 +19,7 @@ const LONG: usize = 256 << 10;
 
 /// Media of a body, in the order in which they stand in it. They are read once it is known which model they are for.
 #[derive(Default)]
-pub(crate) struct Media<'a>(Vec<BodyMedium<'a>>);
+pub(crate) struct BodyMedia<'a>(Vec<BodyMedium<'a>>);
 
 /// A medium as it stands in a body.
 pub(crate) struct BodyMedium<'a> {
@@ -35,7 +35,7 @@ pub(crate) struct BodyMedium<'a> {
 
 /// Where a medium is to be found, and how large it may become.
 pub(crate) struct MediumLocation<'a> {
-    pub source: Source<'a>,
+    pub source: MediumSource<'a>,
     /// Where the source stands in the body.
     pub field: String,
     /// Tokens of a picture.
@@ -44,7 +44,7 @@ pub(crate) struct MediumLocation<'a> {
 
 /// Where the bytes of a medium are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source<'a> {
+pub(crate) enum MediumSource<'a> {
     /// Here, in base64.
     Base64(&'a str),
     /// At a URL: `data:`, `http:`, `https:` or `file:`.
@@ -62,12 +62,12 @@ impl<'a> BodyMedium<'a> {
 
     /// Either, in base64, by what its bytes look like.
     pub fn either(word: &'static str, at: String, field: String, data: &'a str) -> BodyMedium<'a> {
-        let place = MediumLocation { source: Source::Base64(data), field, max_tokens: None };
+        let place = MediumLocation { source: MediumSource::Base64(data), field, max_tokens: None };
         BodyMedium { kind: None, word, at, place: Ok(place) }
     }
 }
 
-impl<'a> Media<'a> {
+impl<'a> BodyMedia<'a> {
     /// Takes one more, for which a mark is to stand in the text.
     pub fn add(&mut self, found: BodyMedium<'a>) {
         self.0.push(found);
@@ -84,15 +84,17 @@ impl<'a> Media<'a> {
     pub fn refuse(&self, why: &str) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
-            Some(BodyMedium { at, word, .. }) => Err(invalid(at, format!("/{at}: {word} input is not supported - {why}"))),
+            Some(BodyMedium { at, word, .. }) => {
+                Err(invalid(at, format!("/{at}: {word} input is not supported - {why}")))
+            }
         }
     }
 
     /// Brings them into a prompt for a model: among its parts they take the place of their marks.
     ///
     /// # Errors
-    /// As [`Media::bring`]; more or fewer marks than media.
-    pub async fn settle(self, app: &App, model: &Properties, prompt: &mut Prompt) -> Result<()> {
+    /// As [`BodyMedia::bring`]; more or fewer marks than media.
+    pub async fn settle(self, app: &App, model: &ModelProperties, prompt: &mut Prompt) -> Result<()> {
         match prompt {
             _ if self.0.is_empty() => Ok(()),
             Prompt::Chat(chat) => self.bring(app, model, chat).await,
@@ -116,7 +118,7 @@ impl<'a> Media<'a> {
     ///
     /// # Errors
     /// Media that the model does not take, that are wrong, too large or too many; a text that holds their mark.
-    pub async fn bring(self, app: &App, model: &Properties, chat: &mut Chat) -> Result<()> {
+    pub async fn bring(self, app: &App, model: &ModelProperties, chat: &mut Chat) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
         }
@@ -134,7 +136,7 @@ impl<'a> Media<'a> {
     ///
     /// # Errors
     /// Media that the model does not take, that are wrong, too large or too many.
-    pub async fn read(self, app: &App, model: &Properties) -> Result<Vec<Medium>> {
+    pub async fn read(self, app: &App, model: &ModelProperties) -> Result<Vec<Medium>> {
         for found in &self.0 {
             match found.kind {
                 Some(kind) => found.check(kind, model)?,
@@ -161,7 +163,7 @@ impl<'a> Media<'a> {
 ///
 /// # Errors
 /// A model that does not hear; a file that is empty or too large.
-pub(crate) fn sound(app: &App, model: &Properties, field: &str, file: &[u8]) -> Result<Medium> {
+pub(crate) fn sound(app: &App, model: &ModelProperties, field: &str, file: &[u8]) -> Result<Medium> {
     let wrong = |what: String| invalid(field, format!("/{field}: {what}"));
     let none = || wrong("expected a sound, found no bytes".into());
     BodyMedium::sound(field.to_string(), Err(none())).check(MediumKind::Sound, model)?;
@@ -175,7 +177,7 @@ pub(crate) fn sound(app: &App, model: &Properties, field: &str, file: &[u8]) -> 
 
 impl BodyMedium<'_> {
     /// A refusal of media that the model does not take.
-    fn unfit(&self, model: &Properties) -> Fault {
+    fn unfit(&self, model: &ModelProperties) -> RequestFault {
         let reads = match (model.vision, model.audio) {
             (false, false) => "text only",
             (true, false) => "text and images",
@@ -185,7 +187,7 @@ impl BodyMedium<'_> {
         invalid(&self.at, format!("/{}: {} input is not supported - this model reads {reads}", self.at, self.word))
     }
 
-    fn check(&self, kind: MediumKind, model: &Properties) -> Result<()> {
+    fn check(&self, kind: MediumKind, model: &ModelProperties) -> Result<()> {
         let takes = match kind {
             MediumKind::Picture => model.vision,
             MediumKind::Sound => model.audio,
@@ -193,21 +195,23 @@ impl BodyMedium<'_> {
         takes.then_some(()).ok_or_else(|| self.unfit(model))
     }
 
-    async fn read(self, app: &App, model: &Properties, until: Instant) -> Result<Medium> {
-        let place = self.place.as_ref().map_err(Fault::clone)?;
+    async fn read(self, app: &App, model: &ModelProperties, until: Instant) -> Result<Medium> {
+        let place = self.place.as_ref().map_err(RequestFault::clone)?;
         let wrong = |what: String| invalid(&place.field, format!("/{}: {what}", place.field));
         let bytes = match place.source {
-            Source::Base64(text) => decode_base64(app, text, wrong)?,
-            Source::Url(url) => match url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
-                Some("data") => {
-                    let (kind, text) = data::parts(url).map_err(wrong)?;
-                    self.check_type(kind).map_err(wrong)?;
-                    decode_base64(app, text, wrong)?
+            MediumSource::Base64(text) => decode_base64(app, text, wrong)?,
+            MediumSource::Url(url) => {
+                match url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+                    Some("data") => {
+                        let (kind, text) = data::parts(url).map_err(wrong)?;
+                        self.check_type(kind).map_err(wrong)?;
+                        decode_base64(app, text, wrong)?
+                    }
+                    Some("http" | "https") => fetched(app, url, until, wrong).await?,
+                    Some("file") => of_file(app, url, wrong).await?,
+                    _ => return Err(wrong("expected a URL that begins with data:, http:, https: or file:".into())),
                 }
-                Some("http" | "https") => fetched(app, url, until, wrong).await?,
-                Some("file") => of_file(app, url, wrong).await?,
-                _ => return Err(wrong("expected a URL that begins with data:, http:, https: or file:".into())),
-            },
+            }
         };
         let kind = self.kind.unwrap_or_else(|| data::kind_of(&bytes));
         self.check(kind, model)?;
@@ -244,7 +248,7 @@ fn split(part: PromptPart, media: &mut impl Iterator<Item = PromptPart>) -> Vec<
 }
 
 /// The bytes of base64, which take room until the last clone is dropped.
-fn decode_base64(app: &App, text: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+fn decode_base64(app: &App, text: &str, wrong: impl Fn(String) -> RequestFault) -> Result<Bytes> {
     let bound = data::most_bytes(text);
     check_size(app, bound as u64).map_err(&wrong)?;
     let room = app.room.grab(bound)?;
@@ -256,7 +260,7 @@ fn decode_base64(app: &App, text: &str, wrong: impl Fn(String) -> Fault) -> Resu
 }
 
 /// What another server has.
-async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) -> RequestFault) -> Result<Bytes> {
     if !app.settings.remote_media {
         let text = "the server was not started with --allow-remote-media: send the medium itself, as a data: URL";
         return Err(wrong(text.into()));
@@ -268,7 +272,7 @@ async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) ->
 }
 
 /// What a file of the server has.
-async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> RequestFault) -> Result<Bytes> {
     let Some(folder) = app.settings.media_path.clone() else {
         return Err(wrong(
             "the server was not started with --media-path: send the medium itself, as a data: URL".into(),
@@ -281,7 +285,7 @@ async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> Fault) -> Resul
 /// Bytes that come from elsewhere, of at most so many, where waiting for them is allowed.
 async fn brought(
     app: &App,
-    wrong: impl Fn(String) -> Fault,
+    wrong: impl Fn(String) -> RequestFault,
     bring: impl FnOnce(usize) -> std::result::Result<Vec<u8>, String> + Send + 'static,
 ) -> Result<Bytes> {
     let most = app.settings.limits.medium;

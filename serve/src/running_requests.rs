@@ -2,7 +2,7 @@
 
 use crate::answers::Answers;
 use crate::engine::{Event, Generate, Model, RefusalKind};
-use crate::errors::{refusal, Fault, Result};
+use crate::errors::{refusal, RequestFault, Result};
 use crate::http::{warn, App};
 use crate::latency::{Clock, Latencies};
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Flow {
         let mut all: Vec<Answers> = self.runs.iter().map(|r| Answers::new(r.answers)).collect();
         while let Some((run, event)) = self.next().await {
             match event {
-                Event::Failed(refusal) => return Err(Fault::from(refusal)),
+                Event::Failed(refusal) => return Err(RequestFault::from(refusal)),
                 event => all[run].take(event),
             }
         }

@@ -1,7 +1,7 @@
 //! Ollama's endpoints that fetch, make, copy and delete models.
 
-use crate::client::{post, run, send, settings, Reply};
-use crate::fake::{refusal, Fake};
+use crate::client::{post, run, send, settings, ServerReply};
+use crate::fake::{refusal, FakeEngine};
 use pumex_serve::engine::{FetchedModel, Library, Refusal, RefusalKind};
 use serde_json::{json, Map, Value};
 use std::net::SocketAddr;
@@ -42,13 +42,13 @@ impl Library for Noted {
     }
 }
 
-fn with_folder() -> (Arc<Fake>, Arc<Noted>) {
-    let (fake, noted) = (Fake::hello(), Arc::new(Noted::default()));
+fn with_folder() -> (Arc<FakeEngine>, Arc<Noted>) {
+    let (fake, noted) = (FakeEngine::hello(), Arc::new(Noted::default()));
     *fake.library.lock().unwrap() = Some(noted.clone());
     (fake, noted)
 }
 
-fn delete(address: SocketAddr, name: &str) -> Reply {
+fn delete(address: SocketAddr, name: &str) -> ServerReply {
     let body = json!({ "model": name }).to_string();
     send(address, "DELETE", "/api/delete", &[("Content-Type", "application/json")], body.as_bytes())
 }
@@ -107,7 +107,7 @@ fn models_are_made_copied_and_deleted_by_name() {
 
 #[test]
 fn without_a_folder_no_file_comes_or_goes() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     for (path, body) in [
         ("/api/pull", json!({"model": "m"})),
         ("/api/create", json!({"model": "m", "from": "x"})),

@@ -52,7 +52,7 @@ impl SamplingMode {
 }
 
 /// An answer at work in a slot.
-pub struct Work {
+pub struct ActiveAnswer {
     /// Tells it from all others that were in the slot.
     pub serial: u64,
     /// Number of its request.
@@ -93,12 +93,13 @@ pub struct Work {
     pub marks: VecDeque<usize>,
 }
 
-impl Work {
+impl ActiveAnswer {
     /// Most ids that may be proposed: as many as leave one to be chosen behind them, of an answer that goes on by itself.
     pub fn wishes(&self, n_ctx: usize) -> usize {
         let goes_on = !self.parked && self.unread == 0 && self.fed + 1 == self.ids.len() && self.answer.generated > 0;
         // A device sees no ids that were chosen in the same step.
-        let alone = self.way == SamplingMode::Sampled && self.answer.sampler.options().has_penalties() || !self.media.is_empty();
+        let alone = self.way == SamplingMode::Sampled && self.answer.sampler.options().has_penalties()
+            || !self.media.is_empty();
         // Ids that are checked share a step.
         if !goes_on || alone || self.steady.is_some() || self.answer.is_constrained() || self.answer.after_chain {
             return 0;
@@ -229,7 +230,7 @@ impl Work {
 }
 
 /// A request at work.
-pub struct Running {
+pub struct ActiveRequest {
     /// What it is, without its answers while they are at work.
     pub job: Job,
     /// Slots by answer, as they were at first.

@@ -1,9 +1,9 @@
 //! Adapters at scales with which a model cannot be loaded.
 
-use super::queue::Queue;
-use super::refusal::{refusal, public_text};
-use super::request::Job;
 use super::model_status::ModelStatus;
+use super::queue::Queue;
+use super::refusal::{public_text, refusal};
+use super::request::Job;
 use pumex_gguf::Error;
 use pumex_serve::engine::{Event, Refusal, RefusalKind};
 use std::sync::atomic::Ordering;

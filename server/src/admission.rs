@@ -1,8 +1,9 @@
 //! Which requests start: those for which there is a slot, a sequence and room for the prompt.
 
+use super::active_request::{ActiveAnswer, ActiveRequest, SamplingMode};
 use super::refusal::too_long;
 use super::request::{Job, JobAnswer};
-use super::active_request::{Running, SamplingMode, Work};
+use super::sequences::PrefixSearch;
 use super::worker::{send, Worker};
 use pumex_engine::session::KV_BLOCK;
 use pumex_serve::engine::Event;
@@ -32,7 +33,7 @@ impl Worker<'_> {
         let mut places: Vec<usize> = Vec::new();
         for part in &job.parts {
             let idle = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_none() && !places.contains(slot));
-            places.push(self.seqs.best_slot(idle, (&job.owner, &part.ids))?);
+            places.push(self.seqs.best_slot(idle, &job.owner, &part.ids)?);
         }
         Some(places)
     }
@@ -52,10 +53,8 @@ impl Worker<'_> {
         let common = |ids: &[u32]| first.iter().zip(ids).take_while(|(a, b)| a == b).count();
         let shared = job.parts.iter().map(|part| common(&part.ids)).min().unwrap_or(0);
         let wanted = if job.parts.len() > 1 { &first[..shared] } else { &first[..] };
-        let known = match job.uses_kept {
-            true => self.seqs.find_prefix(&*self.runner, (&job.owner, job.slot), wanted, job.steady.is_some()),
-            false => None,
-        };
+        let search = PrefixSearch { owner: &job.owner, slot: job.slot, ids: wanted, steady: job.steady.is_some() };
+        let known = if job.uses_kept { self.seqs.find_prefix(&*self.runner, search) } else { None };
         // Media are fed as wholes.
         let media = Media::find(&job.media, first);
         let known = known.map(|(seq, n)| (seq, media.cut_before(n))).filter(|(_, n)| *n > 0);
@@ -95,7 +94,7 @@ impl Worker<'_> {
         let left = parts.len();
         for (at, JobAnswer { ids, answer }) in parts.into_iter().enumerate() {
             self.serial += 1;
-            let work = Work {
+            let work = ActiveAnswer {
                 serial: self.serial,
                 request: id,
                 seq: seqs[at],
@@ -122,7 +121,7 @@ impl Worker<'_> {
         if fresh {
             job.cached = Some(cached);
         }
-        let mut running = Running {
+        let mut running = ActiveRequest {
             slots: places.clone(),
             left,
             outbox: std::mem::take(&mut job.backlog),
@@ -143,7 +142,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn tell_started(&mut self, running: &mut Running, cached: usize) {
+    fn tell_started(&mut self, running: &mut ActiveRequest, cached: usize) {
         let job = &running.job;
         let (prompt_tokens, settings, prompt) = (job.prompt_tokens, job.settings.clone(), job.prompt.clone());
         let (slots, at) = (running.slots.clone(), job.started.unwrap_or_else(Instant::now));

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use pumex_chat::reply::Event as Read;
 use pumex_dialogue::grammar::GrammarMask;
-use pumex_dialogue::{Reply, Style};
+use pumex_dialogue::{ReplyReader, Style};
 use pumex_engine::conversation::Constraint;
 use pumex_gguf::Result;
-use pumex_serve::engine::{Event, FinishReason, Phase, GeneratedToken, Switch, TokenLogprob};
+use pumex_serve::engine::{Event, FinishReason, GeneratedToken, Phase, RequestSwitch, TokenLogprob};
 use pumex_step::sample::{logprobs, Allowed, Logprobs, Sampler};
 use pumex_text::{Characters, Stops, Tokenizer};
 
@@ -18,24 +18,24 @@ pub enum OutputForm {
     /// Text up to what ends it.
     Plain(Characters, Stops),
     /// A reply of a conversation, in the model's style.
-    Chat(Box<Reply>, Arc<Style>),
+    Chat(Box<ReplyReader>, Arc<Style>),
 }
 
 /// What a reply may reason.
 #[derive(Clone, Debug, Default)]
-pub struct Budget {
+pub struct ReasoningBudget {
     /// Most tokens; none: any number.
     pub most: Option<usize>,
     /// Text and ids that end it.
     pub close: (String, Vec<u32>),
     /// Ends it whenever that is asked for.
-    pub end: Option<Switch>,
+    pub end: Option<RequestSwitch>,
 }
 
-impl Budget {
+impl ReasoningBudget {
     /// Whether reasoning of so many tokens is to end.
     fn is_over(&self, reasoned: usize) -> bool {
-        self.most.is_some_and(|most| reasoned >= most) || self.end.as_ref().is_some_and(Switch::is_set)
+        self.most.is_some_and(|most| reasoned >= most) || self.end.as_ref().is_some_and(RequestSwitch::is_set)
     }
 }
 
@@ -74,7 +74,7 @@ pub struct Answer {
     pub after_chain: bool,
     form: OutputForm,
     constraint: Option<GrammarMask>,
-    budget: Budget,
+    budget: ReasoningBudget,
     ignore_ends: bool,
     ends: Ends,
     calls: usize,
@@ -88,7 +88,7 @@ pub struct Answer {
 }
 
 /// What an answer is made with.
-pub struct Plan {
+pub struct AnswerPlan {
     /// Chooses ids; has seen the prompt.
     pub sampler: Sampler,
     /// How ids become what is told.
@@ -96,7 +96,7 @@ pub struct Plan {
     /// What the answer is within, but for its reasoning.
     pub constraint: Option<GrammarMask>,
     /// Reasoning.
-    pub budget: Budget,
+    pub budget: ReasoningBudget,
     /// Most tokens.
     pub limit: Option<usize>,
     /// Most milliseconds.
@@ -149,7 +149,7 @@ fn call_name() -> String {
 
 impl Answer {
     /// An answer that has not begun.
-    pub fn new(number: usize, plan: Plan) -> Answer {
+    pub fn new(number: usize, plan: AnswerPlan) -> Answer {
         Answer {
             number,
             sampler: plan.sampler,

@@ -32,7 +32,7 @@ struct DraftSequence {
 }
 
 /// A small model at work for a large one: a sequence for each slot.
-pub struct Draft<'r> {
+pub struct DraftRunner<'r> {
     runner: &'r mut dyn Runner,
     held: Vec<DraftSequence>,
 }
@@ -57,10 +57,10 @@ pub fn check(large: &Tokenizer, small: &Tokenizer) -> Result<()> {
     }
 }
 
-impl<'r> Draft<'r> {
+impl<'r> DraftRunner<'r> {
     /// On a runner with a sequence for each of so many slots.
-    pub fn new(runner: &'r mut dyn Runner, slots: usize) -> Draft<'r> {
-        Draft { runner, held: vec![DraftSequence::default(); slots] }
+    pub fn new(runner: &'r mut dyn Runner, slots: usize) -> DraftRunner<'r> {
+        DraftRunner { runner, held: vec![DraftSequence::default(); slots] }
     }
 
     /// Positions that it may hold of an answer.

@@ -5,7 +5,7 @@
 use super::draft::Wish;
 use super::log::{LaunchLog, StepLog};
 use super::refusal::refusal;
-use super::settings::Fault;
+use super::settings::TestFault;
 use super::worker::Worker;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::RefusalKind;
@@ -40,15 +40,15 @@ impl Worker<'_> {
 
     fn try_launch(&mut self) -> Result<(Ticket, LaunchLog)> {
         match self.fault {
-            Some(Fault::Lost(at)) if *at == self.steps.0 => {
+            Some(TestFault::Lost(at)) if *at == self.steps.0 => {
                 *self.fault = None;
                 return Err(Error::Request("a fault that was asked for".into()));
             }
-            Some(Fault::Panic(at)) if *at == self.steps.0 => {
+            Some(TestFault::Panic(at)) if *at == self.steps.0 => {
                 *self.fault = None;
                 panic!("a fault that was asked for");
             }
-            Some(Fault::Memory(at, times)) if *at <= self.steps.0 && *times > 0 => {
+            Some(TestFault::Memory(at, times)) if *at <= self.steps.0 && *times > 0 => {
                 *times -= 1;
                 return Err(Error::OutOfMemory("a fault that was asked for".into()));
             }

@@ -4,36 +4,36 @@
 //! go in parts beside them, and sequences that begin alike share blocks. What needs no runner (tokens, templates, grammars) is worked
 //! on by who asks.
 
+mod active_request;
+mod adapter_scales;
 mod admission;
 mod answer;
+mod deterministic;
 mod draft;
 mod embedding;
-mod projector;
 mod infill;
 mod launch;
 mod loaded_model;
 mod log;
 mod media;
 mod model;
+mod model_status;
+mod model_thread;
 mod models;
 mod prefix;
+mod projector;
 mod queue;
 mod refusal;
 mod request;
 mod sampling;
-mod adapter_scales;
 mod schedule;
 mod sequences;
 mod settings;
-mod model_status;
 mod slots;
-mod deterministic;
 mod steps;
-mod model_thread;
-mod active_request;
 mod worker;
 
 pub use model::ServedModel;
 pub use models::{ListedModel, Models, Scan, Serving};
 pub use sampling::of_plain as sampler_options;
-pub use settings::{DraftModel, Fault, Open, OpenProjector, Settings, Usual};
+pub use settings::{DraftModel, ModelSettings, Open, OpenProjector, TestFault, Usual};

@@ -1,13 +1,13 @@
 //! What requests need of a model beside its runner: vocabulary, templates, grammars, facts.
 
 use pumex_dialogue::embedding::Pooling;
-use pumex_dialogue::grammar::{Matcher, Source, Vocabulary};
+use pumex_dialogue::grammar::{GrammarSource, Matcher, Vocabulary};
 use pumex_dialogue::{grammar, Style};
 use pumex_engine::model_info;
 use pumex_gguf::{Gguf, Result};
 use pumex_model as model;
 use pumex_model::quantize::recipe;
-use pumex_serve::engine::{Pooling as AskedPooling, Properties};
+use pumex_serve::engine::{ModelProperties, Pooling as AskedPooling};
 use pumex_step::sample::SamplerOptions;
 use pumex_step::Runner;
 use pumex_text::chat::ModelChat;
@@ -15,10 +15,10 @@ use pumex_text::Tokenizer;
 use serde_json::{json, Map, Value};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::deterministic;
 use super::projector::Eyes;
 use super::sampling;
-use super::settings::Settings;
-use super::deterministic;
+use super::settings::ModelSettings;
 
 /// Compiled sources that are kept.
 const MATCHERS: usize = 32;
@@ -26,12 +26,12 @@ const MATCHERS: usize = 32;
 const LONGEST: usize = 64;
 
 /// The vocabulary of grammars, or why there is none.
-type Words = std::result::Result<Arc<Vocabulary>, String>;
+type GrammarVocabulary = std::result::Result<Arc<Vocabulary>, String>;
 
 /// A model's text side.
 pub struct LoadedModel {
     /// How it is served.
-    pub settings: Settings,
+    pub settings: ModelSettings,
     /// Its vocabulary.
     pub tokenizer: Tokenizer,
     /// How it is talked to without functions and with some; why it cannot be.
@@ -39,7 +39,7 @@ pub struct LoadedModel {
     /// The sampler's options where a request says nothing.
     pub usual: SamplerOptions,
     /// Facts.
-    pub properties: Properties,
+    pub properties: ModelProperties,
     /// The file's words for a query and a text to rank.
     pub rerank_template: Option<String>,
     /// What tells the model from others in files of slots.
@@ -52,7 +52,7 @@ pub struct LoadedModel {
     pub unsteady: Option<String>,
     /// The projector of pictures and sounds.
     pub eyes: Option<Eyes>,
-    vocabulary: OnceLock<Words>,
+    vocabulary: OnceLock<GrammarVocabulary>,
     matchers: Mutex<Vec<(String, Matcher)>>,
 }
 
@@ -66,7 +66,7 @@ pub struct Sources {
 }
 
 /// What is read of the file while the runner is loaded.
-pub struct Text {
+pub struct TextParts {
     tokenizer: Tokenizer,
     style: std::result::Result<[Style; 2], String>,
     template: Option<String>,
@@ -75,12 +75,12 @@ pub struct Text {
     rerank: Option<String>,
 }
 
-impl Text {
+impl TextParts {
     /// Reads it.
     ///
     /// # Errors
     /// A vocabulary that cannot be read, a template that was given and is none.
-    pub fn read(gguf: &Gguf, settings: &Settings) -> Result<Text> {
+    pub fn read(gguf: &Gguf, settings: &ModelSettings) -> Result<TextParts> {
         let (tokenizer, chat) = (Tokenizer::from_gguf(gguf)?, ModelChat::of(gguf)?);
         let given = settings.chat_template.as_deref().map(|text| chat.resolve_template(text));
         // As llama.cpp, which talks so to a model that says nothing.
@@ -104,7 +104,7 @@ impl Text {
         let usual = (settings.usual)(gguf, &tokenizer)?;
         let rerank = gguf.meta().opt_str("tokenizer.chat_template.rerank")?.map(str::to_string);
         let (template, style) = (source(false).ok(), both.map_err(|e| e.to_string()));
-        Ok(Text { template, style, tokenizer, usual, chat, rerank })
+        Ok(TextParts { template, style, tokenizer, usual, chat, rerank })
     }
 }
 
@@ -115,13 +115,13 @@ impl LoadedModel {
     /// Metadata of wrong types.
     pub fn new(
         gguf: &Gguf,
-        (text, eyes): (Text, Option<Eyes>),
-        settings: Settings,
+        (text, eyes): (TextParts, Option<Eyes>),
+        settings: ModelSettings,
         runner: &dyn Runner,
     ) -> Result<LoadedModel> {
         let mut properties = properties(gguf, &text, &settings, runner)?;
         (properties.vision, properties.audio) = eyes.as_ref().map_or((false, false), Eyes::takes);
-        let Text { tokenizer, style, usual, rerank, .. } = text;
+        let TextParts { tokenizer, style, usual, rerank, .. } = text;
         Ok(LoadedModel {
             sources: runner.answers_from().map(|start| Sources { start, most: runner.max_rows() }),
             goes_back: model::plan(gguf)?.keeps_all(),
@@ -179,13 +179,13 @@ impl LoadedModel {
     ///
     /// # Errors
     /// A source that is wrong.
-    pub fn matcher_of(&self, source: &Source) -> Result<Option<Matcher>> {
+    pub fn matcher_of(&self, source: &GrammarSource) -> Result<Option<Matcher>> {
         let vocabulary = self.vocabulary().map_err(pumex_gguf::Error::Request)?;
         self.matcher(format!("{source:?}"), || grammar::matcher(vocabulary, source).map(Some))
     }
 }
 
-fn properties(gguf: &Gguf, text: &Text, settings: &Settings, runner: &dyn Runner) -> Result<Properties> {
+fn properties(gguf: &Gguf, text: &TextParts, settings: &ModelSettings, runner: &dyn Runner) -> Result<ModelProperties> {
     let (info, meta) = (model_info(gguf)?, gguf.meta());
     let (tokenizer, chat) = (&text.tokenizer, &text.chat);
     let style = text.style.as_ref().ok().map(|styles| &styles[1]);
@@ -196,7 +196,7 @@ fn properties(gguf: &Gguf, text: &Text, settings: &Settings, runner: &dyn Runner
     let seed = u64::try_from(text.usual.seed).unwrap_or(u64::from(u32::MAX));
     let mut defaults = sampling::describe_chain(&text.usual, seed);
     defaults["n_predict"] = settings.predict.map_or(json!(-1), |n| json!(n));
-    Ok(Properties {
+    Ok(ModelProperties {
         name: settings.name.clone(),
         path: gguf.path().display().to_string(),
         architecture: info.arch.clone(),

@@ -8,8 +8,8 @@ use pumex_step::{Media, Medium as Rows};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::projector::Eyes;
 use super::loaded_model::LoadedModel;
+use super::projector::Eyes;
 use super::refusal::{invalid, wrong};
 
 /// The refusal of a medium that a model does not take.
@@ -61,7 +61,7 @@ impl LoadedModel {
     /// A conversation's prompt with media at its marks.
     pub(super) fn place_media(
         &self,
-        prompt: &pumex_text::chat::Prompt,
+        prompt: &pumex_text::chat::RenderedPrompt,
         media: &[&Medium],
     ) -> std::result::Result<Feed, Refusal> {
         self.feed(&prompt.text, media, &|range, first| {

@@ -1,18 +1,18 @@
 //! A model that is served: its text side here, its runner on a thread of its own.
 
-use super::embedding::{Call, QueueSlot, Reply};
+use super::embedding::{Call, EmbeddingReply, QueueSlot};
 use super::loaded_model::LoadedModel;
-use super::refusal::{invalid, refusal, stopping, wrong};
-use super::settings::{in_scale, Settings, MOST_SCALE};
 use super::model_status::{idle, ModelStatus};
 use super::model_thread::{self, Inbox};
-use super::worker::{Command, SlotAction, SlotCall};
+use super::refusal::{invalid, refusal, stopping, wrong};
+use super::settings::{in_scale, ModelSettings, MOST_SCALE};
+use super::worker::{SlotAction, SlotCall, WorkerCommand};
 use pumex_dialogue::embedding::Pooling;
 use pumex_engine::conversation::check_ids;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{
-    Adapter, Chat, Embed, Events, Generate, Holder, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Scores,
-    Slot, Vectors,
+    Adapter, Chat, Embed, EventSender, Generate, Holder, Metrics, Model, ModelProperties, Refusal, RefusalKind, Rerank,
+    ScoreSender, SlotStatus, VectorSender,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// The way to the thread.
 enum Outbox {
-    Commands(Sender<Command>),
+    Commands(Sender<WorkerCommand>),
     Calls(Sender<Call>),
 }
 
@@ -43,7 +43,7 @@ impl ServedModel {
     ///
     /// # Errors
     /// A file that cannot be loaded, too little memory.
-    pub fn load(settings: Settings) -> Result<ServedModel> {
+    pub fn load(settings: ModelSettings) -> Result<ServedModel> {
         let (inbox, outbox) = if settings.embeds {
             let (to, from) = channel();
             (Inbox::Calls(from), Outbox::Calls(to))
@@ -83,7 +83,7 @@ impl ServedModel {
         let outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Outbox::Commands(commands)) = &outbox {
             // The thread may have ended by itself.
-            let _ = commands.send(Command::Stop);
+            let _ = commands.send(WorkerCommand::Stop);
         }
         // Calls end with whoever can make one.
         drop(outbox);
@@ -111,7 +111,7 @@ impl ServedModel {
         (self.shared.loading.load(Ordering::Relaxed), self.shared.view().failed.clone())
     }
 
-    fn command(&self, command: Command) -> AdmissionResult<()> {
+    fn command(&self, command: WorkerCommand) -> AdmissionResult<()> {
         match &*self.outbox.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(Outbox::Commands(commands)) => commands.send(command).map_err(|_| stopping()),
             Some(Outbox::Calls(_)) => {
@@ -123,12 +123,12 @@ impl ServedModel {
 
     fn slot(&self, slot: usize, action: SlotAction, whose: &Holder) -> AdmissionResult<(usize, u64)> {
         let (reply, done) = channel();
-        self.command(Command::Slot(SlotCall { slot, action, whose: whose.clone(), reply }))?;
+        self.command(WorkerCommand::Slot(SlotCall { slot, action, whose: whose.clone(), reply }))?;
         done.recv().unwrap_or_else(|_| Err(stopping()))
     }
 
     /// Has the thread work on texts.
-    fn queue(&self, texts: Vec<Vec<u32>>, pooling: Pooling, reply: Reply) -> AdmissionResult<()> {
+    fn queue(&self, texts: Vec<Vec<u32>>, pooling: Pooling, reply: EmbeddingReply) -> AdmissionResult<()> {
         if self.shared.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
@@ -151,11 +151,11 @@ fn busy(waiting: usize) -> Refusal {
 }
 
 impl Model for ServedModel {
-    fn properties(&self) -> &Properties {
+    fn properties(&self) -> &ModelProperties {
         &self.loaded.properties
     }
 
-    fn generate(&self, request: Generate, events: Events) -> AdmissionResult<Vec<String>> {
+    fn generate(&self, request: Generate, events: EventSender) -> AdmissionResult<Vec<String>> {
         if self.shared.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
@@ -173,7 +173,7 @@ impl Model for ServedModel {
         let scales = self.shared.view().scales_of(key).to_vec();
         let mut warnings = Vec::new();
         let job = self.loaded.job(request, events, (id, &scales), &mut warnings).map_err(refused)?;
-        self.command(Command::Generate(Box::new(job))).map_err(refused)?;
+        self.command(WorkerCommand::Generate(Box::new(job))).map_err(refused)?;
         Ok(warnings)
     }
 
@@ -197,19 +197,19 @@ impl Model for ServedModel {
         Ok(self.loaded.spell_ids(ids))
     }
 
-    fn embed(&self, request: &Embed, reply: Vectors) -> AdmissionResult<()> {
+    fn embed(&self, request: &Embed, reply: VectorSender) -> AdmissionResult<()> {
         let (texts, pooling) = self.loaded.texts(request)?;
-        self.queue(texts, pooling, Reply::Vectors(reply, request.normalize))
+        self.queue(texts, pooling, EmbeddingReply::Vectors(reply, request.normalize))
     }
 
-    fn rerank(&self, request: &Rerank, reply: Scores) -> AdmissionResult<()> {
-        self.queue(self.loaded.pairs(request)?, Pooling::Rank, Reply::Scores(reply))
+    fn rerank(&self, request: &Rerank, reply: ScoreSender) -> AdmissionResult<()> {
+        self.queue(self.loaded.pairs(request)?, Pooling::Rank, EmbeddingReply::Scores(reply))
     }
 
-    fn slots(&self, whose: &Holder) -> Vec<Slot> {
+    fn slots(&self, whose: &Holder) -> Vec<SlotStatus> {
         let mut slots = self.shared.view().slots.clone();
         for slot in slots.iter_mut().filter(|slot| slot.key != whose.key) {
-            *slot = Slot { busy: slot.busy, ..idle(slot.id, slot.n_ctx) };
+            *slot = SlotStatus { busy: slot.busy, ..idle(slot.id, slot.n_ctx) };
         }
         slots
     }

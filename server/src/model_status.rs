@@ -1,6 +1,6 @@
 //! What a model's thread shows to all others.
 
-use pumex_serve::engine::{Metrics, Slot, Timings};
+use pumex_serve::engine::{Metrics, SlotStatus, Timings};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub struct View {
     /// By number.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<SlotStatus>,
     /// Counters and gauges, but for who waits.
     pub metrics: Metrics,
     /// Scales of adapters where requests name none.
@@ -31,8 +31,8 @@ impl View {
 }
 
 /// A slot that nobody has used.
-pub fn idle(id: usize, n_ctx: usize) -> Slot {
-    Slot {
+pub fn idle(id: usize, n_ctx: usize) -> SlotStatus {
+    SlotStatus {
         id,
         n_ctx,
         busy: false,

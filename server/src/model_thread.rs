@@ -1,17 +1,17 @@
 //! A model's thread: loads it, works, and loads it anew when adapters want other scales or the runner failed.
 
-use super::draft::{self, Draft};
-use super::embedding::{self, Call};
-use super::projector::Eyes;
-use super::loaded_model::{LoadedModel, Text};
-use super::queue::Queue;
-use super::refusal::{refusal, stopping, public_text};
-use super::request::Job;
 use super::adapter_scales::refuse_scales;
-use super::settings::{DraftModel, Fault, Settings};
+use super::draft::{self, DraftRunner};
+use super::embedding::{self, Call};
+use super::loaded_model::{LoadedModel, TextParts};
 use super::model_status::ModelStatus;
-use super::worker::{Command, WorkerExit, Worker};
-use pumex_dialogue::embedding::Head;
+use super::projector::Eyes;
+use super::queue::Queue;
+use super::refusal::{public_text, refusal, stopping};
+use super::request::Job;
+use super::settings::{DraftModel, ModelSettings, TestFault};
+use super::worker::{Worker, WorkerCommand, WorkerExit, WorkerParts};
+use pumex_dialogue::embedding::ClassifierHead;
 use pumex_engine as engine;
 use pumex_engine::{state, Options};
 use pumex_gguf::{Error, Gguf, Result};
@@ -29,7 +29,7 @@ const TRIES: u32 = 3;
 /// Who can ask what of the thread.
 pub enum Inbox {
     /// For text.
-    Commands(Receiver<Command>),
+    Commands(Receiver<WorkerCommand>),
     /// For vectors.
     Calls(Receiver<Call>),
 }
@@ -38,7 +38,7 @@ pub enum Inbox {
 pub type Ready = Result<(Arc<LoadedModel>, Arc<ModelStatus>)>;
 
 /// Loads a model, says what it is, and works until nobody needs it.
-pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
+pub fn main(settings: ModelSettings, inbox: &Inbox, ready: &Sender<Ready>) {
     let scales: Vec<f32> = settings.adapters.iter().map(|(_, scale)| *scale).collect();
     let known = match first(&settings, inbox, &scales, ready) {
         Ok(known) => known,
@@ -80,20 +80,20 @@ pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
 }
 
 /// What goes on from one runner to the next.
-struct State {
+struct ModelThread {
     loaded: Arc<LoadedModel>,
     shared: Arc<ModelStatus>,
     queue: Queue<Box<Job>>,
-    fault: Option<Fault>,
+    fault: Option<TestFault>,
 }
 
 /// Loads it for the first time and works. None if that was all; else what goes on, and the adapters' scales.
 fn first(
-    settings: &Settings,
+    settings: &ModelSettings,
     inbox: &Inbox,
     scales: &[f32],
     ready: &Sender<Ready>,
-) -> Result<Option<(State, Vec<f32>)>> {
+) -> Result<Option<(ModelThread, Vec<f32>)>> {
     let gguf = (settings.open)(scales)?;
     let mut options = settings.options();
     if settings.embeds {
@@ -106,7 +106,7 @@ fn first(
     make_room(&mut options, (eyes.as_ref(), settings))?;
     // The vocabulary is read while the device takes the weights.
     let (text, runner) = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| Text::read(&gguf, settings));
+        let reading = scope.spawn(|| TextParts::read(&gguf, settings));
         let runner = engine::load(&gguf, &options, &mut |_, _| ());
         let text = reading.join().unwrap_or_else(|_| Err(Error::Request("the vocabulary could not be read".into())));
         (text, runner)
@@ -136,7 +136,7 @@ fn first(
     if told.is_err() {
         return Ok(None);
     }
-    let mut state = State { loaded, shared, queue: Queue::default(), fault: settings.fault };
+    let mut state = ModelThread { loaded, shared, queue: Queue::default(), fault: settings.fault };
     let done = work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec());
     drop(runner);
     match done {
@@ -150,7 +150,7 @@ fn first(
 }
 
 /// Makes steps large enough for any picture whose rows see each other, beside the answers of all slots.
-fn make_room(options: &mut engine::Options, (eyes, settings): (Option<&Eyes>, &Settings)) -> Result<()> {
+fn make_room(options: &mut engine::Options, eyes: Option<&Eyes>, settings: &ModelSettings) -> Result<()> {
     if let Some(most) = eyes.map(Eyes::widest).transpose()?.filter(|most| *most > 0) {
         let rows = u32::try_from(most + settings.slots).unwrap_or(u32::MAX);
         options.max_rows = options.max_rows.max(rows);
@@ -159,11 +159,11 @@ fn make_room(options: &mut engine::Options, (eyes, settings): (Option<&Eyes>, &S
 }
 
 /// Loads it anew and works.
-fn again(state: &mut State, inbox: &Inbox, scales: Vec<f32>) -> Result<WorkerExit> {
+fn again(state: &mut ModelThread, inbox: &Inbox, scales: Vec<f32>) -> Result<WorkerExit> {
     let settings = &state.loaded.settings;
     let gguf = (settings.open)(&scales)?;
     let mut options = if settings.embeds { embedding_options(&gguf, settings)? } else { settings.options() };
-    make_room(&mut options, (state.loaded.eyes.as_ref(), settings))?;
+    make_room(&mut options, state.loaded.eyes.as_ref(), settings)?;
     let mut runner = engine::load(&gguf, &options, &mut |_, _| ())?;
     work(state, inbox, (&gguf, &mut *runner), scales)
 }
@@ -178,15 +178,24 @@ fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T> {
 }
 
 /// Works with a model that is loaded: a panic then does not mean that it could not be loaded so.
-fn work(state: &mut State, inbox: &Inbox, loaded: (&Gguf, &mut dyn Runner), scales: Vec<f32>) -> Result<WorkerExit> {
+fn work(
+    state: &mut ModelThread,
+    inbox: &Inbox,
+    loaded: (&Gguf, &mut dyn Runner),
+    scales: Vec<f32>,
+) -> Result<WorkerExit> {
     catch_panic(|| serve(state, inbox, loaded, scales)).unwrap_or_else(|panic| Ok(WorkerExit::Failed(panic)))
 }
 
-fn serve(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runner), scales: Vec<f32>) -> Result<WorkerExit> {
+fn serve(
+    state: &mut ModelThread,
+    inbox: &Inbox,
+    (gguf, runner): (&Gguf, &mut dyn Runner),
+    scales: Vec<f32>,
+) -> Result<WorkerExit> {
     state.shared.loading.store(false, Ordering::Relaxed);
     match inbox {
         Inbox::Commands(commands) => {
-            let known = (state.loaded.clone(), state.shared.clone());
             let (settings, n_ctx) = (&state.loaded.settings, state.loaded.n_ctx());
             let opened = settings.draft.as_ref().map(|draft| (draft.open)()).transpose()?;
             let small = settings.draft.as_ref().zip(opened.as_ref());
@@ -194,14 +203,22 @@ fn serve(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runn
                 engine::load(gguf, &draft.options(settings.slots, n_ctx), &mut |_, _| ())
             };
             let mut small = small.map(load).transpose()?;
-            let draft = small.as_mut().map(|small| Draft::new(&mut **small, settings.slots));
-            let worker = Worker::new((runner, draft), known, (&mut state.queue, scales), &mut state.fault)?;
-            Ok(worker.run(commands))
+            let draft = small.as_mut().map(|small| DraftRunner::new(&mut **small, settings.slots));
+            let parts = WorkerParts {
+                runner,
+                draft,
+                loaded: state.loaded.clone(),
+                status: state.shared.clone(),
+                queue: &mut state.queue,
+                scales,
+                fault: &mut state.fault,
+            };
+            Ok(Worker::new(parts)?.run(commands))
         }
         Inbox::Calls(calls) => {
             let head = model::plan(gguf).and_then(|plan| {
                 let plan = plan.embedding();
-                Head::read(gguf, plan.n_vocab, plan.looks_ahead())
+                ClassifierHead::read(gguf, plan.n_vocab, plan.looks_ahead())
             });
             embedding::serve(runner, &head?, calls).map(|()| WorkerExit::Stopped)
         }
@@ -209,7 +226,7 @@ fn serve(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runn
 }
 
 /// Room for texts to embed: as long as the model takes them, and several to a step.
-fn embedding_options(gguf: &Gguf, settings: &Settings) -> Result<Options> {
+fn embedding_options(gguf: &Gguf, settings: &ModelSettings) -> Result<Options> {
     let plan = model::plan(gguf)?.embedding();
     let trained = u32::try_from(plan.n_ctx_train).unwrap_or(u32::MAX);
     let mut options = settings.engine.clone();
@@ -230,7 +247,7 @@ fn embedding_options(gguf: &Gguf, settings: &Settings) -> Result<Options> {
 }
 
 /// The model does not come up again: all who wait are told, now and from now on.
-fn give_up(state: &mut State, inbox: &Inbox, error: &Error) {
+fn give_up(state: &mut ModelThread, inbox: &Inbox, error: &Error) {
     let why = refusal(RefusalKind::Failed, format!("the engine failed: {}", public_text(error)));
     state.shared.view().failed = Some(public_text(error));
     let tell = |job: &Job| {
@@ -242,11 +259,11 @@ fn give_up(state: &mut State, inbox: &Inbox, error: &Error) {
         Inbox::Commands(commands) => {
             while let Ok(command) = commands.recv() {
                 match command {
-                    Command::Generate(job) => tell(&job),
-                    Command::Slot(call) => {
+                    WorkerCommand::Generate(job) => tell(&job),
+                    WorkerCommand::Slot(call) => {
                         let _ = call.reply.send(Err(stopping()));
                     }
-                    Command::Stop => return,
+                    WorkerCommand::Stop => return,
                 }
             }
         }

@@ -9,12 +9,12 @@
 mod entry;
 
 use super::model::ServedModel;
-use super::refusal::{refusal, stopping, public_text};
+use super::refusal::{public_text, refusal, stopping};
 pub use entry::ListedModel;
-use entry::{lock, ModelEntry, LoadState};
+use entry::{lock, LoadState, ModelEntry};
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{
-    Change, Engine, Health, Library, Metrics, Model, ModelState, Offer, Refusal, RefusalKind, Router,
+    Engine, Health, Library, Metrics, Model, ModelChange, ModelState, Offer, Refusal, RefusalKind, Router,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ impl Default for Serving {
 pub struct Models {
     entries: Mutex<Vec<Arc<ModelEntry>>>,
     serving: Serving,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<ModelChange>,
     /// Held by who makes room for a model, until that is being loaded.
     room: Mutex<()>,
     draining: AtomicBool,
@@ -117,8 +117,9 @@ impl Models {
 
     /// Whether all were stopped, and none is at work or being loaded.
     pub fn are_over(&self) -> bool {
-        let over =
-            |entry: &Arc<ModelEntry>| entry.turn.try_lock().is_ok() && entry.loaded_model().is_none_or(|served| served.is_over());
+        let over = |entry: &Arc<ModelEntry>| {
+            entry.turn.try_lock().is_ok() && entry.loaded_model().is_none_or(|served| served.is_over())
+        };
         self.all().iter().all(over)
     }
 
@@ -126,7 +127,8 @@ impl Models {
         let all = self.all();
         let found = match name.filter(|name| !name.is_empty()) {
             Some(name) => {
-                let tagged = |entry: &&Arc<ModelEntry>| name.strip_suffix(":latest").is_some_and(|name| entry.is_named(name));
+                let tagged =
+                    |entry: &&Arc<ModelEntry>| name.strip_suffix(":latest").is_some_and(|name| entry.is_named(name));
                 let found = all.iter().find(|entry| entry.is_named(name)).or_else(|| all.iter().find(tagged));
                 // With one model, as with llama.cpp, any name stands for it.
                 found.or_else(|| all.first().filter(|_| all.len() == 1 && !self.serving.several))
@@ -194,7 +196,9 @@ impl Models {
     fn load(&self, entry: &ModelEntry) -> AdmissionResult<Arc<ServedModel>> {
         self.try_load(entry).map_err(|broken| match broken {
             LoadFailure::Refused(refusal) => refusal,
-            LoadFailure::Failed(error) => refusal(RefusalKind::Failed, format!("model {}: {}", entry.name(), public_text(&error))),
+            LoadFailure::Failed(error) => {
+                refusal(RefusalKind::Failed, format!("model {}: {}", entry.name(), public_text(&error)))
+            }
         })
     }
 
@@ -259,13 +263,13 @@ impl Models {
                 entries.push(entry);
             } else {
                 changed = true;
-                let _ = self.changes.send(Change::Removed { model: entry.name().into() });
+                let _ = self.changes.send(ModelChange::Removed { model: entry.name().into() });
             }
         }
         entries.sort_by(|a, b| a.name().cmp(b.name()));
         drop(entries);
         if changed {
-            let _ = self.changes.send(Change::Reloaded);
+            let _ = self.changes.send(ModelChange::Reloaded);
         }
     }
 }
@@ -301,7 +305,7 @@ impl Engine for Models {
         self.serving.several.then_some(Router { most, autoload })
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<ModelChange> {
         self.changes.subscribe()
     }
 

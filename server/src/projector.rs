@@ -7,7 +7,7 @@ use pumex_model as model;
 use pumex_text::Tokenizer;
 use std::ops::Range;
 
-use super::settings::Settings;
+use super::settings::ModelSettings;
 
 /// A projector, and what it has to know of its model.
 pub struct Eyes {
@@ -21,7 +21,7 @@ impl Eyes {
     ///
     /// # Errors
     /// A projector that cannot be used.
-    pub fn open(gguf: &Gguf, settings: &Settings) -> Result<Option<Eyes>> {
+    pub fn open(gguf: &Gguf, settings: &ModelSettings) -> Result<Option<Eyes>> {
         let Some(projector) = settings.projector.as_ref().map(|open| open(gguf)).transpose()?.flatten() else {
             return Ok(None);
         };

@@ -1,23 +1,23 @@
 //! From a request to a job: prompt, chain, grammar and answers, or what is wrong with it.
 
 use pumex_chat::reply::Format;
-use pumex_dialogue::grammar::{CallConstraint, GrammarMask, Source, ToolChoice};
-use pumex_dialogue::{grammar, NoReasoning, Reply, Style};
+use pumex_dialogue::grammar::{CallConstraint, GrammarMask, GrammarSource, ToolChoice};
+use pumex_dialogue::{grammar, NoReasoning, ReplyReader, Style};
 use pumex_engine::conversation::Feed;
 use pumex_serve::engine::{
-    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, Switch,
+    Chat, Constraint, Event, EventSender, Generate, Prompt, PromptPart, Refusal, RefusalKind, RequestSwitch,
     ToolChoice as AskedChoice,
 };
 use pumex_step::sample::{Sampler, MAX_LOGPROBS};
 use pumex_step::Medium;
-use pumex_text::chat::{Json, Prompt as Written};
+use pumex_text::chat::{Json, RenderedPrompt as Written};
 use pumex_text::{Characters, Stops};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::answer::{Answer, Budget, Ends, OutputForm, Plan};
+use super::answer::{Answer, AnswerPlan, Ends, OutputForm, ReasoningBudget};
 use super::loaded_model::LoadedModel;
 use super::media::media_rows;
 use super::queue::Ticket;
@@ -41,7 +41,7 @@ pub struct Job {
     /// Its number.
     pub id: u64,
     /// Where its events go.
-    pub events: Events,
+    pub events: EventSender,
     /// Answers that are not over.
     pub parts: Vec<JobAnswer>,
     /// Media that ids of its answers stand for.
@@ -95,7 +95,7 @@ pub(super) struct PromptRequest {
 pub(super) struct Talk {
     style: Style,
     format: Format,
-    budget: Budget,
+    budget: ReasoningBudget,
     choice: ToolChoice,
     allowed: Option<Vec<String>>,
     parallel: bool,
@@ -139,7 +139,7 @@ impl LoadedModel {
     }
 
     /// The style of a conversation, with its functions and variables.
-    fn style(&self, chat: &Chat) -> Result<(Style, Budget), Refusal> {
+    fn style(&self, chat: &Chat) -> Result<(Style, ReasoningBudget), Refusal> {
         if self.sources.is_some() {
             let what = "messages: expected a model that holds conversations; this one answers a source text \
                         (/v1/completions, /completion)";
@@ -164,11 +164,11 @@ impl LoadedModel {
             Some(true) => style.with_reasoning(),
             None => {}
         }
-        Ok((style, Budget { most, ..Budget::default() }))
+        Ok((style, ReasoningBudget { most, ..ReasoningBudget::default() }))
     }
 
     /// The prompt that the template makes, and the style.
-    fn render_prompt(&self, chat: &Chat) -> Result<(Written, Style, Budget), Refusal> {
+    fn render_prompt(&self, chat: &Chat) -> Result<(Written, Style, ReasoningBudget), Refusal> {
         let (style, budget) = self.style(chat)?;
         let is_answer = |message: &Value| message.get("role").and_then(Value::as_str) == Some("assistant");
         let last = chat.messages.last().filter(|message| is_answer(message));
@@ -215,7 +215,7 @@ impl LoadedModel {
         }
     }
 
-    fn talk(&self, chat: &Chat, constrained: bool, end: Option<&Switch>) -> Result<PromptRequest, Refusal> {
+    fn talk(&self, chat: &Chat, constrained: bool, end: Option<&RequestSwitch>) -> Result<PromptRequest, Refusal> {
         let (prompt, style, mut budget) = self.render_prompt(chat)?;
         budget.end = end.cloned();
         let Feed { mut ids, media } = self.build_feed(chat, &style, &prompt)?;
@@ -273,10 +273,10 @@ impl LoadedModel {
                     (told, _) => told,
                 };
                 let source = match asked {
-                    Constraint::Grammar(text) => Source::Gbnf(text.clone()),
-                    Constraint::Schema(schema) => Source::JsonSchema(schema.to_string()),
-                    Constraint::JsonObject => Source::JsonObject,
-                    Constraint::Regex(text) => Source::Regex(text.clone()),
+                    Constraint::Grammar(text) => GrammarSource::Gbnf(text.clone()),
+                    Constraint::Schema(schema) => GrammarSource::JsonSchema(schema.to_string()),
+                    Constraint::JsonObject => GrammarSource::JsonObject,
+                    Constraint::Regex(text) => GrammarSource::Regex(text.clone()),
                 };
                 let vocabulary = vocabulary()?;
                 match talk {
@@ -319,7 +319,7 @@ impl LoadedModel {
         };
         if let Some(matcher) = &matcher {
             let field = if asked.is_some() { field } else { "tools" };
-            warnings.extend(matcher.dropped().iter().map(|what| format!("{field}: {what}")));
+            warnings.extend(matcher.unenforced().iter().map(|what| format!("{field}: {what}")));
         }
         Ok(matcher.map(GrammarMask::new))
     }
@@ -383,7 +383,7 @@ impl LoadedModel {
     pub fn job(
         &self,
         request: Generate,
-        events: Events,
+        events: EventSender,
         (id, scales): (u64, &[f32]),
         warnings: &mut Vec<String>,
     ) -> Result<Job, Refusal> {
@@ -484,12 +484,12 @@ impl LoadedModel {
                 None => OutputForm::Plain(Characters::default(), Stops::new(request.stop.iter().cloned())),
                 Some((style, format, _)) => {
                     let stops = request.stop.iter().cloned().chain(style.stop().map(str::to_string));
-                    let reply = Reply::new(format, style.tools.as_ref(), &text, stops);
+                    let reply = ReplyReader::new(format, style.tools.as_ref(), &text, stops);
                     let reply = if must_call { reply.must_call() } else { reply };
                     OutputForm::Chat(Box::new(reply), style.clone())
                 }
             };
-            let plan = Plan {
+            let plan = AnswerPlan {
                 sampler,
                 form,
                 constraint: constraint.clone(),

@@ -18,7 +18,7 @@ pub struct StepNeed {
 
 /// How large steps may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct StepSizes {
     /// Most rows of a step.
     pub max_rows: usize,
     /// Rows of a step in which a prompt stands beside answers, more where these alone would be over half of it; a power of two, as steps
@@ -27,7 +27,7 @@ pub struct Sizes {
 }
 
 /// Rows of each, in the order of `needs`, which is that of age. `turn` says who is first where not even all answers fit.
-pub fn share(needs: &[StepNeed], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
+pub fn share(needs: &[StepNeed], sizes: StepSizes, turn: usize, rows: &mut Vec<usize>) {
     rows.clear();
     rows.resize(needs.len(), 0);
     let waits = |need: &StepNeed| need.rows > 0;
@@ -83,7 +83,7 @@ mod tests {
     fn answers_go_on_and_prompts_get_the_rest_oldest_first() {
         let prompt = |rows| StepNeed { rows, prompt: true, ..StepNeed::default() };
         let (on, wait) = (StepNeed { rows: 1, ..StepNeed::default() }, StepNeed::default());
-        let sizes = Sizes { max_rows: 8, beside: 4 };
+        let sizes = StepSizes { max_rows: 8, beside: 4 };
         let table: &[(&[StepNeed], usize, &[usize])] = &[
             (&[], 0, &[]),
             (&[prompt(3)], 0, &[3]),
@@ -106,10 +106,12 @@ mod tests {
 
     #[test]
     fn what_is_to_be_alone_has_a_turn_of_its_own() {
-        let (on, alone) =
-            (StepNeed { rows: 1, ..StepNeed::default() }, StepNeed { rows: 5, prompt: true, source: false, alone: true });
+        let (on, alone) = (
+            StepNeed { rows: 1, ..StepNeed::default() },
+            StepNeed { rows: 5, prompt: true, source: false, alone: true },
+        );
         let waits = StepNeed { rows: 0, alone: true, ..StepNeed::default() };
-        let sizes = Sizes { max_rows: 8, beside: 4 };
+        let sizes = StepSizes { max_rows: 8, beside: 4 };
         let needs = [on, alone, StepNeed { rows: 9, ..alone }, on, waits];
         let expected = [[0, 5, 0, 0, 0], [0, 0, 8, 0, 0], [1, 0, 0, 1, 0]];
         let mut rows = Vec::new();
@@ -124,8 +126,9 @@ mod tests {
     #[test]
     fn sources_stand_whole_in_steps_of_their_own_and_answers_go_on_between() {
         let source = |rows| StepNeed { rows, prompt: true, source: true, alone: false };
-        let (on, prompt) = (StepNeed { rows: 1, ..StepNeed::default() }, StepNeed { rows: 3, prompt: true, ..StepNeed::default() });
-        let sizes = Sizes { max_rows: 8, beside: 4 };
+        let (on, prompt) =
+            (StepNeed { rows: 1, ..StepNeed::default() }, StepNeed { rows: 3, prompt: true, ..StepNeed::default() });
+        let sizes = StepSizes { max_rows: 8, beside: 4 };
         let table: &[(&[StepNeed], usize, &[usize])] = &[
             (&[source(8)], 1, &[8]),
             (&[source(5), source(4), source(3)], 0, &[5, 0, 3]),

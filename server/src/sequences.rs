@@ -14,6 +14,28 @@ enum Use {
     Kept,
 }
 
+/// Ids that a sequence holds, for others to share.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedIds<'a> {
+    /// All of them, in order.
+    pub ids: &'a [u32],
+    /// How many of the first ones steady requests may go on from.
+    pub steady: usize,
+}
+
+/// A prompt that looks for a sequence to go on from.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixSearch<'a> {
+    /// Whose sequences count.
+    pub owner: &'a str,
+    /// A slot whose sequence counts too, if it is of the same key.
+    pub slot: Option<usize>,
+    /// The prompt's ids.
+    pub ids: &'a [u32],
+    /// Whether the request is steady: it goes on where pieces of prompts begin.
+    pub steady: bool,
+}
+
 /// All of them.
 pub struct Seqs {
     uses: Vec<Use>,
@@ -42,7 +64,7 @@ impl Seqs {
     }
 
     /// The idle slot among these whose content has most of an owner's `ids`; else the one whose content is the oldest.
-    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, (owner, ids): (&str, &[u32])) -> Option<usize> {
+    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, owner: &str, ids: &[u32]) -> Option<usize> {
         let first = idle.next()?;
         let common = |slot: usize| self.slot_of(slot, owner).map_or(0, |seq| self.prefixes.common(seq, ids));
         let empty = |slot: usize| self.slot(slot).0.is_none();
@@ -59,13 +81,8 @@ impl Seqs {
 
     /// A sequence of which the first ids are those of a prompt, and how many: of what an owner's sequences hold, or a slot of another user
     /// of the same key, and of those that the runner can go on from there. At least one id of the prompt is left to be computed.
-    pub fn find_prefix(
-        &self,
-        runner: &dyn Runner,
-        (owner, slot): (&str, Option<usize>),
-        ids: &[u32],
-        steady: bool,
-    ) -> Option<(u32, usize)> {
+    pub fn find_prefix(&self, runner: &dyn Runner, search: PrefixSearch<'_>) -> Option<(u32, usize)> {
+        let PrefixSearch { owner, slot, ids, steady } = search;
         let most = ids.len().saturating_sub(1);
         // Steady requests go on where pieces of prompts begin.
         let use_of = |seq: u32, n: usize| match steady {
@@ -84,11 +101,11 @@ impl Seqs {
         self.prefixes.best(owner, ids, |_, _| true).map_or(0, |(_, n)| n)
     }
 
-    /// Keeps what a sequence at work holds now, `ids`, for models that cannot go back there once it has gone on.
-    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, (ids, steady): (&[u32], usize)) {
+    /// Keeps what a sequence at work holds now for models that cannot go back there once it has gone on.
+    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, held: SharedIds<'_>) {
         let Some(spare) = self.take(runner, &[seq]) else { return };
-        match runner.fork(seq, spare, ids.len() as u32) {
-            Ok(()) => self.keep(runner, spare, (owner, usize::MAX), (ids, steady)),
+        match runner.fork(seq, spare, held.ids.len() as u32) {
+            Ok(()) => self.keep(runner, spare, owner, None, held),
             Err(_) => self.free(runner, spare),
         }
     }
@@ -141,8 +158,8 @@ impl Seqs {
     }
 
     /// A sequence begins with these ids, for others to share.
-    pub fn offer(&mut self, seq: u32, owner: &str, (ids, steady): (&[u32], usize)) {
-        self.prefixes.insert(seq, owner, ids.to_vec(), steady);
+    pub fn offer(&mut self, seq: u32, owner: &str, held: SharedIds<'_>) {
+        self.prefixes.insert(seq, owner, held.ids.to_vec(), held.steady);
     }
 
     /// A sequence is not what it was.
@@ -156,13 +173,14 @@ impl Seqs {
         self.prefixes.remove(seq);
     }
 
-    /// A sequence stays, as what a slot holds: ids, of which so many are of use to steady requests.
+    /// A sequence stays, as what a slot holds, or none.
     pub fn keep(
         &mut self,
         runner: &mut dyn Runner,
         seq: u32,
-        (owner, slot): (&str, usize),
-        (ids, steady): (&[u32], usize),
+        owner: &str,
+        slot: Option<usize>,
+        SharedIds { ids, steady }: SharedIds<'_>,
     ) {
         let held = runner.sequence_len(seq);
         if held == 0 || held > ids.len() {
@@ -171,7 +189,7 @@ impl Seqs {
         }
         self.uses[seq as usize] = Use::Kept;
         self.prefixes.insert(seq, owner, ids[..held].to_vec(), steady.min(held));
-        if let Some(left) = self.left.get_mut(slot) {
+        if let Some(left) = slot.and_then(|slot| self.left.get_mut(slot)) {
             *left = Some(seq);
         }
     }

@@ -1,9 +1,10 @@
 //! Steps: their rows, what comes of them, and when answers end.
 
+use super::active_request::{ActiveAnswer, ActiveRequest, Gives, PendingRow};
 use super::answer::Next;
 use super::refusal::{engine_failure, refusal};
-use super::schedule::{share, StepNeed, Sizes};
-use super::active_request::{PendingRow, Gives, Running, Work};
+use super::schedule::{share, StepNeed, StepSizes};
+use super::sequences::SharedIds;
 use super::worker::{send, Flight, Worker};
 use pumex_engine::conversation::shift_ids;
 use pumex_gguf::{Error, Result};
@@ -62,7 +63,7 @@ impl Worker<'_> {
                 self.needs.push(need);
             }
             let max_rows = self.runner.max_rows().max(1);
-            let sizes = Sizes { max_rows, beside: self.loaded.settings.prompt_rows.min(max_rows) };
+            let sizes = StepSizes { max_rows, beside: self.loaded.settings.prompt_rows.min(max_rows) };
             share(&self.needs, sizes, self.steps.0 as usize, &mut self.counts);
             self.keep_whole(max_rows);
             let mut left = max_rows - self.counts.iter().sum::<usize>();
@@ -129,7 +130,8 @@ impl Worker<'_> {
             let gated = self.running.get(&work.request).is_some_and(|r| r.gate.is_some());
             let outputs = if gated { 0 } else { work.outputs(count) };
             let first = at - count;
-            for (i, row) in self.rows[first..first + work.reported_rows(count).min(count - outputs)].iter_mut().enumerate()
+            for (i, row) in
+                self.rows[first..first + work.reported_rows(count).min(count - outputs)].iter_mut().enumerate()
             {
                 row.output = RowOutput::Logits;
                 let (gives, told) = (Gives::Logits, Some(work.fed + i));
@@ -178,11 +180,11 @@ impl Worker<'_> {
             }
         }
         for (seq, owner, ids, steady) in kept {
-            self.seqs.checkpoint(self.runner, seq, &owner, (&ids, steady));
+            self.seqs.checkpoint(self.runner, seq, &owner, SharedIds { ids: &ids, steady });
         }
         for (request, seq, owner, ids, steady) in open {
             if self.loaded.sources.is_none() {
-                self.seqs.offer(seq, &owner, (&ids, steady));
+                self.seqs.offer(seq, &owner, SharedIds { ids: &ids, steady });
             }
             self.open_gate(request);
         }
@@ -196,7 +198,7 @@ impl Worker<'_> {
         let all: Arc<[u32]> = vec![u32::MAX; self.runner.n_vocab().div_ceil(32)].into();
         let (mut told, mut wrong) = (Vec::with_capacity(flight.asked.len()), Vec::new());
         for asked in &flight.asked {
-            let of = |work: &&mut Work| work.serial == asked.serial && work.skip == 0;
+            let of = |work: &&mut ActiveAnswer| work.serial == asked.serial && work.skip == 0;
             let work = self.slots[asked.slot].as_mut().filter(of);
             told.push(match work.filter(|_| asked.allowed == Allowed::Later) {
                 None => Allowed::These(all.clone()),
@@ -438,7 +440,7 @@ impl Worker<'_> {
 }
 
 /// Chooses an id of one row of logits, `[vocab]`.
-fn choose_id(work: &mut Work, logits: &[f32], allowed: &Allowed) -> Option<u32> {
+fn choose_id(work: &mut ActiveAnswer, logits: &[f32], allowed: &Allowed) -> Option<u32> {
     let answer = &mut work.answer;
     let id = answer.sampler.sample_of(logits, allowed.clone())?;
     if answer.after_chain {
@@ -452,7 +454,7 @@ fn choose_id(work: &mut Work, logits: &[f32], allowed: &Allowed) -> Option<u32> 
 }
 
 /// How an answer went.
-fn finish(work: &Work, running: &Running, reason: FinishReason) -> Finish {
+fn finish(work: &ActiveAnswer, running: &ActiveRequest, reason: FinishReason) -> Finish {
     let (job, answer) = (&running.job, &work.answer);
     let ms = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
         (Some(from), Some(to)) => to.saturating_duration_since(from).as_secs_f64() * 1e3,

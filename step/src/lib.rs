@@ -440,7 +440,8 @@ impl Limits {
         }
         // Position after the last row of each sequence, 0 before its first.
         let mut next = if rows.len() > FEW { vec![0u32; self.n_seqs] } else { Vec::new() };
-        let mut found = CheckedStep { outputs: 0, logits: 0, sampled: false, later: false, one_each: true, vectors: false };
+        let mut found =
+            CheckedStep { outputs: 0, logits: 0, sampled: false, later: false, one_each: true, vectors: false };
         for (i, row) in rows.iter().enumerate() {
             self.check_row(row)?;
             let before = match next.get_mut(row.seq as usize) {

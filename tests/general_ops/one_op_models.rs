@@ -1,7 +1,7 @@
 //! Models made around one op, and steps that both interpreters run.
 
 use crate::util::{assert_silent, exact, nmse, options, vulkan_plan};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
@@ -71,20 +71,20 @@ impl TestWeights {
         self.weight("F32", rows, cols, &values)
     }
 
-    /// Likewise, of such numbers by their index.
+    /// A table of floats that `value` gives by their index.
     pub fn values(&mut self, rows: usize, cols: usize, value: impl Fn(usize) -> f32) -> Weight {
         let values: Vec<f32> = (0..rows * cols).map(value).collect();
         self.weight("F32", rows, cols, &values)
     }
 
-    /// Likewise, of numbers from -1 to 0.
+    /// A table of floats from -1 to 0.
     pub fn negative(&mut self, rows: usize, cols: usize) -> Weight {
         let values: Vec<f32> = noise(self.infos.len() + 1, rows * cols, 1.0).iter().map(|x| x - 0.5).collect();
         self.weight("F32", rows, cols, &values)
     }
 
     /// A matrix of a format.
-    pub fn coded(&mut self, format: &str, rows: usize, cols: usize) -> Weight {
+    pub fn add_matrix(&mut self, format: &str, rows: usize, cols: usize) -> Weight {
         let values = noise(self.infos.len() + 1, rows * cols, 1.0);
         self.weight(format, rows, cols, &values)
     }
@@ -111,11 +111,11 @@ impl TestWeights {
 }
 
 /// Rows of a step: of which sequence, and how many.
-pub type Step = &'static [(u32, usize)];
+pub type StepRows = &'static [(u32, usize)];
 
 /// Steps of rows of (sequence, how many rows), each from where the sequence is: of one row, of few and of many; two sequences
 /// between each other; a row of each; the second sequence again from its start, and again as the first one's fork.
-const STEPS: [Step; 9] = [
+const STEPS: [StepRows; 9] = [
     &[(0, 1)],
     &[(0, 3)],
     &[(0, 40)],
@@ -141,7 +141,7 @@ pub fn agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) -> bool {
 }
 
 /// Whether the device agrees with the reference over such steps; false without a device.
-pub fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, steps: &[Step]) -> bool {
+pub fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, steps: &[StepRows]) -> bool {
     let Some(mut runner) = vulkan_plan(gguf, plan.clone(), options) else { return false };
     compare(what, gguf, plan, bound, &mut runner, steps);
     assert_silent(&runner);
@@ -151,16 +151,16 @@ pub fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, 
 /// The CPU's fast interpreter against the reference, likewise; with packed weights and with the file's.
 pub fn fast_agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) {
     let elements = Elements::Floats(Float::F32);
-    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: elements, v: elements };
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: elements, v: elements };
     for in_place in [false, true] {
-        let settings = Settings { threads: Some(2), in_place, ..Settings::default() };
+        let settings = FastSettings { threads: Some(2), in_place, ..FastSettings::default() };
         let mut runner = Fast::new(gguf, plan.clone(), sizes, &settings).unwrap();
         compare(&format!("{what} on the CPU"), gguf, plan, bound, &mut runner, &STEPS);
     }
 }
 
 /// Asserts that a runner with room for two sequences agrees with the reference over such steps.
-pub fn compare(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, runner: &mut dyn Runner, steps: &[Step]) {
+pub fn compare(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, runner: &mut dyn Runner, steps: &[StepRows]) {
     let mut reference = Reference::new(gguf, plan.clone(), 256, 2, 64);
     let mut at = [0u32; 2];
     for (i, parts) in steps.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Scans: row by row, and by windows of rows on the device and on the fast interpreter.
 
-use super::one_op_models::{agrees, cols, compare, keeps, runs, TestWeights, Step, DIM, EXACT};
+use super::one_op_models::{agrees, cols, compare, keeps, runs, StepRows, TestWeights, DIM, EXACT};
 use crate::util::{exact, options, sample};
-use pumex::cpu::{Fast, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, RunnerSizes};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::plan::{Act, Arg, Builder, Cols, General, Join, MatPart, Scan, ScanKind, Val};
 use pumex_cpu::attention::Elements;
@@ -81,7 +81,7 @@ fn recurrences_are_the_references() {
         let mut made = TestWeights::new(1.0);
         // The reference's factors of Mamba are below 0.
         let factor = (factors > 0).then(|| made.negative(s.heads, factors));
-        let s = Scan { factor, ..softened(&mut made, name, &s) };
+        let s = Scan { factor, ..soften_steps(&mut made, name, &s) };
         let (gguf, plan) = made.plan(&keeps(s.at + s.heads * s.v_dim * s.k_dim), &[], |b, x| scan(b, x, &s));
         if !agrees(name, &gguf, &plan, EXACT) {
             return;
@@ -90,7 +90,7 @@ fn recurrences_are_the_references() {
 }
 
 /// With steps as products leave them, and something passed by, where the name says so.
-fn softened(made: &mut TestWeights, name: &str, s: &Scan) -> Scan {
+fn soften_steps(made: &mut TestWeights, name: &str, s: &Scan) -> Scan {
     let mut floats = |there: bool| there.then(|| made.floats(1, s.heads, 1.0));
     let soft = name.starts_with("soft");
     Scan { soft: floats(soft), skip: floats(soft && s.kind == ScanKind::Mamba), ..*s }
@@ -98,7 +98,7 @@ fn softened(made: &mut TestWeights, name: &str, s: &Scan) -> Scan {
 
 /// Steps of many rows: with ends on and beside those of windows of 16 and 8, that go on where another one ended, of sequences
 /// between each other, one of them again from its start, then as the other one's fork.
-const MANY: [Step; 9] = [
+const MANY: [StepRows; 9] = [
     &[(0, 17)],
     &[(0, 15), (1, 16)],
     &[(1, 1), (0, 16)],
@@ -189,16 +189,16 @@ fn wide(b: &mut Builder, h: Val, s: &Scan, (act, by): (Act, f32)) -> Val {
 #[test]
 fn many_rows_are_as_one_by_one() {
     let half = || Elements::Floats(Float::F16);
-    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: half(), v: half() };
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: half(), v: half() };
     let debug = Debug { chunks: Some(true), ..exact() };
     let by_windows = Options { debug, ..options(CacheType::F32) };
     let (all, mut device) = (cases(), true);
     let few = sample(&all, 3).len();
     for (i, (name, s, fade)) in all.iter().enumerate() {
         let mut made = TestWeights::new(1.0);
-        let weight = made.coded("F32", 2 * s.heads * s.k_dim.max(s.v_dim) + 4, DIM);
+        let weight = made.add_matrix("F32", 2 * s.heads * s.k_dim.max(s.v_dim) + 4, DIM);
         // Rows whose factors are small forget little, and those whose are large nearly all.
-        let s = &softened(&mut made, name, s);
+        let s = &soften_steps(&mut made, name, s);
         let factor = (s.kind == ScanKind::Mamba || s.soft.is_some()).then(|| match fade.0 {
             Act::Relu => made.values(1, s.heads, |head| if head % 2 == 0 { -1000.0 } else { -1e-3 }),
             _ => made.negative(1, s.heads),
@@ -208,7 +208,7 @@ fn many_rows_are_as_one_by_one() {
             let h = b.matmul("wide", x, vec![MatPart { weight, bias: None, scale: 1.0 }]);
             wide(b, h, &s, *fade)
         });
-        let mut fast = Fast::new(&gguf, plan.clone(), sizes, &Settings::default()).unwrap();
+        let mut fast = Fast::new(&gguf, plan.clone(), sizes, &FastSettings::default()).unwrap();
         compare(&format!("{name} on the CPU"), &gguf, &plan, EXACT, &mut fast, &MANY);
         device = device && i < few && runs(name, &gguf, &plan, EXACT, by_windows.clone(), &MANY);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumex::sample::infill::{infill, Words};
+use pumex::sample::infill::{infill, TokenWords};
 use pumex::sample::steps::{self, softmax, Candidate};
 use pumex::sample::{
     choosers, dry, logprobs, shape, Allowed, Breakers, DryOptions, Rng, SampleRequest, Sampler, SamplerOptions,
@@ -22,7 +22,7 @@ fn ids(list: &[Candidate]) -> Vec<u32> {
     list.iter().filter(|c| c.logit > f32::NEG_INFINITY).map(|c| c.id).collect()
 }
 
-fn after(step: impl Fn(&mut Vec<Candidate>)) -> Vec<u32> {
+fn ids_after_step(step: impl Fn(&mut Vec<Candidate>)) -> Vec<u32> {
     let mut list = list();
     step(&mut list);
     ids(&list)
@@ -31,15 +31,15 @@ fn after(step: impl Fn(&mut Vec<Candidate>)) -> Vec<u32> {
 #[test]
 fn steps_keep_what_llama_cpp_keeps() {
     for (threshold, min_keep) in [(0.1, 0), (0.2, 0), (0.1, 6)] {
-        assert_eq!(after(|l| shape::xtc(l, 1.0, threshold, min_keep, 0.5)), [5, 0, 2, 6, 4, 7]);
+        assert_eq!(ids_after_step(|l| shape::xtc(l, 1.0, threshold, min_keep, 0.5)), [5, 0, 2, 6, 4, 7]);
     }
-    assert_eq!(after(|l| shape::xtc(l, 1.0, 0.1, 7, 0.5)).len(), 8, "fewer than min_keep would be left");
-    assert_eq!(after(|l| shape::xtc(l, 0.4, 0.1, 0, 0.5)).len(), 8, "not this time");
-    assert_eq!(after(|l| shape::typical(l, 0.5, 0)), [5, 3, 1]);
-    assert_eq!(after(|l| shape::typical(l, 0.5, 4)), [5, 3, 1, 0]);
-    assert_eq!(after(|l| shape::top_n_sigma(l, 1.0)), [0, 1, 3, 5]);
-    assert_eq!(after(|l| steps::min_p(l, 0.5, 5)), [1, 3, 5, 0, 2]);
-    assert_eq!(after(|l| steps::top_p(l, 0.5, 4)), [1, 3, 5, 0]);
+    assert_eq!(ids_after_step(|l| shape::xtc(l, 1.0, 0.1, 7, 0.5)).len(), 8, "fewer than min_keep would be left");
+    assert_eq!(ids_after_step(|l| shape::xtc(l, 0.4, 0.1, 0, 0.5)).len(), 8, "not this time");
+    assert_eq!(ids_after_step(|l| shape::typical(l, 0.5, 0)), [5, 3, 1]);
+    assert_eq!(ids_after_step(|l| shape::typical(l, 0.5, 4)), [5, 3, 1, 0]);
+    assert_eq!(ids_after_step(|l| shape::top_n_sigma(l, 1.0)), [0, 1, 3, 5]);
+    assert_eq!(ids_after_step(|l| steps::min_p(l, 0.5, 5)), [1, 3, 5, 0, 2]);
+    assert_eq!(ids_after_step(|l| steps::top_p(l, 0.5, 4)), [1, 3, 5, 0]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn adaptive_p_changes_logits_as_llama_cpp_and_comes_to_its_target() {
 
 #[test]
 fn infill_ends_where_ends_are_likely_and_merges_beginnings() {
-    let mut words = Words::default();
+    let mut words = TokenWords::default();
     for (text, end) in [("", true), ("a", false), ("ab", false), ("b", false)] {
         words.push(text.as_bytes(), end);
     }

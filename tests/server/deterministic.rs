@@ -1,11 +1,11 @@
 //! `--deterministic`: an answer is the same to the bit, whoever is served beside it and whatever is kept.
 
-use super::{all, ask, greedy, prefix_checkpoints, load, run, settings};
+use super::{all, ask, greedy, load, prefix_checkpoints, run, settings};
 use crate::cli::{pumex, stderr, stdout};
 use crate::util::{has_device, options};
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
-use pumex::server::{ServedModel, Settings};
+use pumex::server::{ModelSettings, ServedModel};
 use pumex_serve::engine::{Event, Generate, Model, RefusalKind};
 use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
@@ -18,16 +18,16 @@ const LONG: &str = "And it came to pass, when the people saw that the people wer
     and went up by the way of the wilderness, he and all his servants with him, and they lifted up their voice and wept. ";
 
 /// On the CPU, with room for steps of a whole piece.
-fn cpu(slots: usize) -> Settings {
-    let mut settings = Settings { deterministic: true, ..settings(slots) };
+fn cpu(slots: usize) -> ModelSettings {
+    let mut settings = ModelSettings { deterministic: true, ..settings(slots) };
     (settings.engine.max_rows, settings.engine.n_ctx) = (128, Some(512 * slots as u32));
     settings
 }
 
-fn vulkan(slots: usize) -> Settings {
+fn vulkan(slots: usize) -> ModelSettings {
     let cpu = cpu(slots);
     let engine = pumex::engine::Options { n_ctx: cpu.engine.n_ctx, max_rows: 128, ..options(CacheType::F16) };
-    Settings { engine, ..cpu }
+    ModelSettings { engine, ..cpu }
 }
 
 fn request(prompt: &str, tokens: usize) -> Generate {
@@ -93,7 +93,7 @@ fn answers_on_the_cpu_do_not_depend_on_company_or_on_what_is_kept() {
     // Models that cannot go back have what is kept at the beginnings of pieces.
     let bytes = prefix_checkpoints::file("qwen3next");
     let open = Arc::new(move |_: &[f32]| Gguf::from_static("steady.gguf", bytes));
-    are_steady(&load(Settings { open, ..cpu(7) }), 4, "qwen3next");
+    are_steady(&load(ModelSettings { open, ..cpu(7) }), 4, "qwen3next");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_answer_that_had_to_wait_goes_on_as_if_it_had_not() {
     let wide = load(cpu(6));
     let prompts = super::prompts(6);
     let truth: Vec<_> = prompts.iter().map(|prompt| alone(&wide, request(prompt, 90)).0).collect();
-    let mut narrow = Settings { unified: true, kept: 2, ..cpu(6) };
+    let mut narrow = ModelSettings { unified: true, kept: 2, ..cpu(6) };
     narrow.engine.n_ctx = Some(128);
     let model = load(narrow);
     let waiting: Vec<_> = prompts.iter().map(|prompt| ask(&model, request(prompt, 90))).collect();
@@ -130,7 +130,7 @@ fn the_first_of_several_answers_is_that_of_one() {
 
 #[test]
 fn what_cannot_be_promised_is_refused() {
-    let error = ServedModel::load(Settings { deterministic: true, ..settings(1) }).err().unwrap().to_string();
+    let error = ServedModel::load(ModelSettings { deterministic: true, ..settings(1) }).err().unwrap().to_string();
     assert!(error.starts_with("--deterministic: expected steps of at least 128 rows (-ub), found 64"), "{error}");
     let asked = |deterministic| Generate { deterministic, ..greedy("And", 1) };
     let model = load(settings(1));
@@ -142,7 +142,7 @@ fn what_cannot_be_promised_is_refused() {
     let mut wide = settings(1);
     wide.engine.max_rows = 128;
     assert!(run(&load(wide), asked(Some(true))).failed.is_none());
-    let error = ServedModel::load(Settings { embeds: true, ..cpu(1) }).err().unwrap().to_string();
+    let error = ServedModel::load(ModelSettings { embeds: true, ..cpu(1) }).err().unwrap().to_string();
     assert!(error.starts_with("--deterministic: expected a model that answers"), "{error}");
     if !has_device() {
         return;
@@ -150,7 +150,7 @@ fn what_cannot_be_promised_is_refused() {
     let usual = vulkan(1);
     let debug = Debug { megakernel: Some(true), ..usual.engine.debug };
     let engine = pumex::engine::Options { debug, ..usual.engine };
-    let model = load(Settings { engine, deterministic: false, ..usual });
+    let model = load(ModelSettings { engine, deterministic: false, ..usual });
     match model.generate(asked(Some(true)), tokio::sync::mpsc::channel(4).0) {
         Err(refusal) => assert!(refusal.message.contains("megakernel"), "{refusal}"),
         Ok(_) => eprintln!("skipped: no megakernel here"),

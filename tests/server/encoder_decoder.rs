@@ -5,14 +5,14 @@ use crate::encoder_decoder::TemporaryModel;
 use crate::util::reference;
 use pumex::conversation::{feed_source, rows};
 use pumex::gguf::Gguf;
-use pumex::server::Settings;
+use pumex::server::ModelSettings;
 use pumex::step::{RowOutput, Runner};
 use pumex_serve::engine::{Chat, FinishReason, Generate, Model, RefusalKind, Sampling};
 use std::sync::Arc;
 
-fn served(made: &TemporaryModel, base: Settings) -> Settings {
+fn serve_model(made: &TemporaryModel, base: ModelSettings) -> ModelSettings {
     let path = made.0.clone();
-    Settings { open: Arc::new(move |_: &[f32]| Gguf::open(&path)), ..base }
+    ModelSettings { open: Arc::new(move |_: &[f32]| Gguf::open(&path)), ..base }
 }
 
 fn source(i: usize) -> String {
@@ -39,7 +39,7 @@ fn truth(gguf: &Gguf, prompt: &[u32], most: usize) -> Vec<u32> {
 fn answers_to_sources_beside_each_other_are_those_that_each_gets_alone() {
     let made = TemporaryModel::new("served");
     let gguf = Gguf::open(&made.0).unwrap();
-    let model = load(served(&made, exact(3)));
+    let model = load(serve_model(&made, exact(3)));
     let waiting: Vec<_> = (0..8).map(|i| ask(&model, greedy(&source(i), 12 + i))).collect();
     for (i, receiver) in waiting.into_iter().enumerate() {
         let found = all(receiver);
@@ -55,7 +55,7 @@ fn answers_to_sources_beside_each_other_are_those_that_each_gets_alone() {
 #[test]
 fn several_answers_share_a_source() {
     let made = TemporaryModel::new("forked");
-    let model = load(served(&made, exact(3)));
+    let model = load(serve_model(&made, exact(3)));
     let alone = run(&model, greedy(&source(4), 10));
     let found = run(&model, Generate { n: 3, ..greedy(&source(4), 10) });
     assert!(found.answers.len() == 3 && found.answers.iter().all(|answer| answer.ids == alone.answers[0].ids));
@@ -71,9 +71,9 @@ fn those_for_whom_there_is_no_room_are_encoded_anew_and_give_the_same_answers() 
         long.sampling = Sampling { temperature: Some(20.0), min_p: Some(0.0), top_p: Some(1.0), ..options };
         long
     };
-    let wide = load(served(&made, settings(6)));
+    let wide = load(serve_model(&made, settings(6)));
     // Each answer needs three blocks in the end, and there are ten.
-    let mut narrow = Settings { unified: true, ..served(&made, settings(6)) };
+    let mut narrow = ModelSettings { unified: true, ..serve_model(&made, settings(6)) };
     narrow.engine.n_ctx = Some(128);
     let model = load(narrow);
     for n in [1, 2] {
@@ -98,7 +98,7 @@ fn those_for_whom_there_is_no_room_are_encoded_anew_and_give_the_same_answers() 
 #[test]
 fn conversations_and_long_sources_are_refused_with_a_reason() {
     let made = TemporaryModel::new("refused");
-    let mut short = served(&made, settings(1));
+    let mut short = serve_model(&made, settings(1));
     short.engine.max_rows = 32;
     let model = load(short);
     let (events, _receiver) = tokio::sync::mpsc::channel(4);

@@ -5,7 +5,7 @@ use crate::checkpoints::{model_of, vocabulary};
 use crate::util::demo_path;
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
-use pumex::server::Settings;
+use pumex::server::ModelSettings;
 use pumex_serve::engine::{Generate, Holder, Model};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn prompts_go_on_from_where_others_with_their_beginning_were() {
     for name in ["mamba", "qwen3next", "gemma3"] {
         let bytes = file(name);
         let open = Arc::new(move |_: &[f32]| Gguf::from_static("kept.gguf", bytes));
-        let model = load(Settings { open, ..exact(2) });
+        let model = load(ModelSettings { open, ..exact(2) });
         let ask = |text: &str| run(&model, greedy(text, 6));
         let fresh = |text: &str| run(&model, Generate { cache_prompt: false, ..greedy(text, 6) }).text().to_string();
         let ends = ["And they answered him", "Then he went out from them", "Now there was a man"];
@@ -66,7 +66,7 @@ fn a_slots_file_holds_what_its_prompt_is_asked_again_with() {
         let bytes = file(name);
         let server = || {
             let open = Arc::new(move |_: &[f32]| Gguf::from_static("kept.gguf", bytes));
-            load(Settings { open, slot_folder: Some(folder.clone()), ..exact(1) })
+            load(ModelSettings { open, slot_folder: Some(folder.clone()), ..exact(1) })
         };
         let model = server();
         let first = run(&model, greedy(text, 6));

@@ -1,6 +1,6 @@
 //! Vocabularies made here, key by key: what a small SentencePiece one must do, and every way in which one can be broken.
 //!
-//! [`File`] writes metadata-only GGUF files into the temporary folder; each test removes its own.
+//! [`VocabularyFile`] writes metadata-only GGUF files into the temporary folder; each test removes its own.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use pumex::{Error, Result};
 
 /// A metadata-only GGUF file under construction.
 #[derive(Clone, Default)]
-pub struct File {
+pub struct VocabularyFile {
     keys: Vec<(String, Vec<u8>)>,
 }
 
@@ -18,7 +18,7 @@ fn text(value: &[u8]) -> Vec<u8> {
     [&(value.len() as u64).to_le_bytes(), value].concat()
 }
 
-impl File {
+impl VocabularyFile {
     fn put(&mut self, key: &str, kind: u32, value: Vec<u8>) {
         let key = format!("tokenizer.ggml.{key}");
         self.keys.retain(|(k, _)| *k != key);
@@ -76,9 +76,9 @@ fn sentence_tokens() -> Vec<String> {
     tokens
 }
 
-pub fn sentence_file(name: &str, edit: impl FnOnce(&mut File)) -> PathBuf {
+pub fn sentence_file(name: &str, edit: impl FnOnce(&mut VocabularyFile)) -> PathBuf {
     let tokens = sentence_tokens();
-    let mut file = File::default();
+    let mut file = VocabularyFile::default();
     file.text("model", "llama");
     file.texts("tokens", &tokens);
     file.floats("scores", &(0..tokens.len()).map(|i| -(i as f32)).collect::<Vec<_>>());
@@ -120,7 +120,7 @@ fn sentence_vocabularies_fall_back_to_bytes_and_put_a_space_first() {
 #[test]
 fn files_without_a_vocabulary_load_and_refuse_text() {
     for model in ["no_vocab", "none", "test"] {
-        let mut file = File::default();
+        let mut file = VocabularyFile::default();
         file.text("model", model);
         let tokenizer = load(file.write(model)).unwrap();
         assert_eq!((tokenizer.n_vocab(), tokenizer.bos(), tokenizer.add_bos()), (0, None, false));
@@ -149,7 +149,7 @@ fn token_texts_that_are_not_utf8_are_kept_as_bytes() {
 }
 
 /// The edit makes the file unusable, with this code.
-fn refuses(name: &str, code: &str, edit: impl FnOnce(&mut File)) {
+fn refuses(name: &str, code: &str, edit: impl FnOnce(&mut VocabularyFile)) {
     match load(sentence_file(name, edit)) {
         Err(Error::File { code: found, what, .. }) => assert_eq!(found, code, "{name}: {what}"),
         other => panic!("{name}: expected {code}, got {other:?}"),
@@ -162,7 +162,7 @@ fn broken_vocabularies_are_refused_by_code() {
     let with = |at: usize, texts: &[&str]| {
         let mut tokens = sentence_tokens();
         texts.iter().enumerate().for_each(|(i, t)| tokens[at + i] = (*t).to_owned());
-        move |f: &mut File| f.texts("tokens", &tokens)
+        move |f: &mut VocabularyFile| f.texts("tokens", &tokens)
     };
     let bytes = vec![vec![1u8]; n];
     refuses("G01", "missing_key", |f| f.drop("tokens"));
@@ -194,7 +194,7 @@ fn broken_vocabularies_are_refused_by_code() {
 #[test]
 fn broken_merges_are_refused_and_unknown_ones_left_out() {
     let bpe = |merges: &'static [&'static str]| {
-        move |f: &mut File| {
+        move |f: &mut VocabularyFile| {
             f.text("model", "gpt2");
             f.text("pre", "gpt-2");
             f.texts("merges", merges);

@@ -1,7 +1,7 @@
 //! Every op by itself.
 
 use super::{agree, case, Case, TestTensors};
-use pumex_media::graph::{Act, Arg, Bias, Digit, Join, NormKind, Op, Pairs, Val, Window};
+use pumex_media::graph::{Act, Arg, Bias, Digit, Join, NormKind, Op, RotationPairs, Val, Window};
 use pumex_media::{Attention, Builder};
 
 /// Bound of ops that are sums in another order.
@@ -70,7 +70,8 @@ fn norms_take_groups_and_factors_of_either_length() {
     for kind in [NormKind::Rms, NormKind::Layer] {
         for (groups, len) in [(1, 257), (4, 19), (3, 1)] {
             for factors in [None, Some(len), Some(groups * len)] {
-                let source = TestTensors::default().floats("w", &[factors.unwrap_or(1)]).floats("b", &[factors.unwrap_or(1)]);
+                let source =
+                    TestTensors::default().floats("w", &[factors.unwrap_or(1)]).floats("b", &[factors.unwrap_or(1)]);
                 cases.push(case(format!("{kind:?} of {groups} x {len}, {factors:?}"), source, |b| {
                     let x = wide(b, 5, groups * len + 3);
                     let weight = factors.map(|len| b.vector("w", len).unwrap());
@@ -122,8 +123,9 @@ fn windows_see_zeros_beyond_the_edges() {
                 b.depthwise(x, "d", window).unwrap()
             }));
         }
-        let source =
-            TestTensors::default().floats("c.weight", &[window.kernel[0], window.kernel[1], 3, 70]).floats("c.bias", &[70]);
+        let source = TestTensors::default()
+            .floats("c.weight", &[window.kernel[0], window.kernel[1], 3, 70])
+            .floats("c.bias", &[70]);
         cases.push(case(format!("conv {window:?}"), source, |b| {
             let x = wide(b, window.size[0] * window.size[1], 3);
             b.conv(x, "c", window).unwrap()
@@ -165,7 +167,7 @@ fn rows_and_numbers_come_to_other_places() {
             all
         }),
     ];
-    for pairs in [Pairs::Adjacent, Pairs::Halves] {
+    for pairs in [RotationPairs::Adjacent, RotationPairs::Halves] {
         cases.push(case(format!("{pairs:?} turned"), TestTensors::default(), |b| {
             let x = wide(b, 5, 31);
             let part = b.part(x, 1, 30).unwrap();
@@ -177,7 +179,7 @@ fn rows_and_numbers_come_to_other_places() {
 }
 
 /// Sizes and rules of one attention.
-struct Rules {
+struct AttentionCase {
     rows: [usize; 2],
     heads: usize,
     kv_heads: usize,
@@ -188,8 +190,8 @@ struct Rules {
     sinks: bool,
 }
 
-fn attention(name: &str, r: Rules) -> Case {
-    let Rules { rows: [n, m], heads, kv_heads, dims: [d, dv], .. } = r;
+fn attention(name: &str, r: AttentionCase) -> Case {
+    let AttentionCase { rows: [n, m], heads, kv_heads, dims: [d, dv], .. } = r;
     case(name, TestTensors::default().floats("sinks", &[heads]), |b| {
         let (q, k, v) = (wide(b, n, heads * d + 5), wide(b, m, kv_heads * d + 2), wide(b, m, kv_heads * dv + 3));
         let q = b.part(q, 3, heads * d).unwrap();
@@ -212,7 +214,7 @@ fn attention(name: &str, r: Rules) -> Case {
 
 #[test]
 fn attention_heeds_all_of_its_rules() {
-    let plain = Rules {
+    let plain = AttentionCase {
         rows: [33, 70],
         heads: 4,
         kv_heads: 4,
@@ -223,17 +225,17 @@ fn attention_heeds_all_of_its_rules() {
         sinks: false,
     };
     let cases = vec![
-        attention("all see all", Rules { ..plain }),
-        attention("spans", Rules { spanned: true, ..plain }),
-        attention("shared keys", Rules { kv_heads: 2, ..plain }),
-        attention("biases of keys and of distances", Rules { biases: 2, ..plain }),
+        attention("all see all", AttentionCase { ..plain }),
+        attention("spans", AttentionCase { spanned: true, ..plain }),
+        attention("shared keys", AttentionCase { kv_heads: 2, ..plain }),
+        attention("biases of keys and of distances", AttentionCase { biases: 2, ..plain }),
         attention(
             "capped, with biases and sinks",
-            Rules { biases: 2, cap: Some(2.0), sinks: true, spanned: true, ..plain },
+            AttentionCase { biases: 2, cap: Some(2.0), sinks: true, spanned: true, ..plain },
         ),
-        attention("odd and different heads", Rules { dims: [19, 30], heads: 2, kv_heads: 1, ..plain }),
-        attention("wide heads", Rules { rows: [5, 40], dims: [256, 256], heads: 1, kv_heads: 1, ..plain }),
-        attention("one row", Rules { rows: [1, 3], heads: 1, kv_heads: 1, ..plain }),
+        attention("odd and different heads", AttentionCase { dims: [19, 30], heads: 2, kv_heads: 1, ..plain }),
+        attention("wide heads", AttentionCase { rows: [5, 40], dims: [256, 256], heads: 1, kv_heads: 1, ..plain }),
+        attention("one row", AttentionCase { rows: [1, 3], heads: 1, kv_heads: 1, ..plain }),
     ];
     agree(cases, BOUND);
 }
@@ -258,11 +260,15 @@ fn products_of_heads_choices_codes_and_shares_are_those_of_the_interpreter() {
             out
         }));
     }
-    cases.push(case("nearest codes", TestTensors::default().floats("codes", &[6, 300]).floats("values", &[4, 300]), |b| {
-        let x = b.input(40, 6).unwrap();
-        let (codes, values) = (b.load("codes", 300, 6).unwrap(), b.load("values", 300, 4).unwrap());
-        b.nearest(x, codes, values).unwrap()
-    }));
+    cases.push(case(
+        "nearest codes",
+        TestTensors::default().floats("codes", &[6, 300]).floats("values", &[4, 300]),
+        |b| {
+            let x = b.input(40, 6).unwrap();
+            let (codes, values) = (b.load("codes", 300, 6).unwrap(), b.load("values", 300, 4).unwrap());
+            b.nearest(x, codes, values).unwrap()
+        },
+    ));
     cases.push(case("shares", TestTensors::default(), |b| {
         let x = wide(b, 6, 301);
         b.softmax(x).unwrap()

@@ -1,6 +1,6 @@
 //! Products with matrices of weight formats, and recordings that are kept.
 
-use super::{agree, case, inputs, off, Case, TestTensors};
+use super::{agree, case, inputs, largest_difference, Case, TestTensors};
 use crate::util::device;
 use pumex::engine::Tower;
 use pumex_media::graph::Graph;
@@ -56,7 +56,7 @@ fn recordings_serve_other_inputs_and_give_way_to_larger_graphs() {
         let given = inputs(&graph, seed as u32 * 31);
         let given: Vec<&[f32]> = given.iter().map(|x| &x[..]).collect();
         let (found, truth) = (tower.encode(&graph, &given).unwrap(), interpreter.run(&graph, &given).unwrap());
-        assert!(off(&found, &truth) < 2e-5, "{rows} rows");
+        assert!(largest_difference(&found, &truth) < 2e-5, "{rows} rows");
     }
     let bytes = tower.weight_bytes();
     assert!((4 * (32 * 32 + 32 + 9 * 32)..8 << 10).contains(&bytes), "{bytes} bytes of weights");
@@ -86,5 +86,5 @@ fn memory_that_runs_out_is_told_and_leaves_the_tower_as_it_was() {
         }
     }
     let truth = Interpreter::new(&source).run(&graph, &given).unwrap();
-    assert!(off(&tower.encode(&graph, &given).unwrap(), &truth) < 2e-5);
+    assert!(largest_difference(&tower.encode(&graph, &given).unwrap(), &truth) < 2e-5);
 }

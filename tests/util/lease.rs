@@ -5,7 +5,7 @@ use pumex::vk;
 use std::cell::RefCell;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Those that no test has at the moment. There are as many as tests run at once, and each keeps its pipelines.
+/// Devices that no test has at the moment. There are as many as tests run at once, and each keeps its pipelines.
 static IDLE: Mutex<Vec<vk::Device>> = Mutex::new(Vec::new());
 
 thread_local! {

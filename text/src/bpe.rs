@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use rayon::prelude::*;
 
-use super::index::{Index, Pairs, NONE};
+use super::index::{MergeIndex, TokenIndex, NONE};
 use super::merge::Symbols;
 use super::pretokenizers::PreTokenizer;
 use super::split::Splitter;
-use super::vocab::{Table, Vocab};
+use super::vocab::{ByteTable, Vocab};
 use pumex_gguf::{Error, Gguf, Result};
 
 /// The merges of a vocabulary, ready to encode.
 #[derive(Debug)]
 pub struct Bpe {
-    keys: Table,
-    index: Index,
-    pairs: Pairs,
+    keys: ByteTable,
+    index: TokenIndex,
+    pairs: MergeIndex,
     splitter: Splitter,
     whole_words: bool,
     plain: bool,
@@ -51,8 +51,8 @@ impl Bpe {
     pub fn new(gguf: &Gguf, vocab: &Vocab, row: &PreTokenizer, warnings: &mut Vec<String>) -> Result<Self> {
         let path = gguf.path();
         let alphabet = Alphabet::new();
-        let (mut keys, mut key) = (Table::default(), Vec::new());
-        let (mut index, mut spelling) = (Index::new(vocab.len()), Vec::new());
+        let (mut keys, mut key) = (ByteTable::default(), Vec::new());
+        let (mut index, mut spelling) = (TokenIndex::new(vocab.len()), Vec::new());
         for id in vocab.ids() {
             key.clear();
             let text = vocab.text(id).unwrap_or_default();
@@ -137,14 +137,14 @@ impl Bpe {
 /// Reads the merges. Control tokens are not among the texts, so that no plain text can spell one.
 fn read_merges(
     gguf: &Gguf,
-    (keys, index): (&Table, &Index),
+    (keys, index): (&ByteTable, &TokenIndex),
     (row, alphabet): (&PreTokenizer, &Alphabet),
     warnings: &mut Vec<String>,
-) -> Result<Pairs> {
+) -> Result<MergeIndex> {
     const KEY: &str = "tokenizer.ggml.merges";
     let lines = match gguf.meta().opt_strings(KEY)? {
         Some(lines) => lines,
-        None if row.names.contains(&"kimi-k2") => return Ok(Pairs::new(0)),
+        None if row.names.contains(&"kimi-k2") => return Ok(MergeIndex::new(0)),
         None => {
             let what = format!("{KEY}: missing, expected the merges of a vocabulary of BPE");
             return Err(Error::file(gguf.path(), "missing_key", what));
@@ -175,7 +175,7 @@ fn read_merges(
         .with_min_len(4096)
         .map_init(Vec::new, |buffer, i| find(lines.get(i).unwrap_or_default(), buffer))
         .collect();
-    let (mut pairs, mut unknown) = (Pairs::new(lines.len()), 0usize);
+    let (mut pairs, mut unknown) = (MergeIndex::new(lines.len()), 0usize);
     for (i, found) in found.into_iter().enumerate() {
         match found {
             MergeLine::Merge(left, right, merged) => pairs.insert(left, right, i as u32, merged),

@@ -2,12 +2,12 @@
 
 /// Byte strings numbered from 0, in one allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct ByteTable {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Table {
+impl ByteTable {
     /// Appends a string; its number is the length before.
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);

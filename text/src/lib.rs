@@ -9,6 +9,7 @@ pub mod chat;
 
 mod automaton;
 mod bpe;
+mod byte_table;
 mod dna;
 mod greedy;
 mod index;
@@ -21,7 +22,6 @@ mod split;
 mod spm;
 mod stops;
 mod stream;
-mod byte_table;
 mod trie;
 mod unigram;
 mod vocab;
@@ -33,10 +33,10 @@ use std::path::{Path, PathBuf};
 use pumex_gguf::{Error, Gguf, Result};
 pub use special::Infill;
 use special::{Special, Usual};
-use specials::{Fragment, Marks, Specials};
+use specials::{Fragment, SpecialScope, Specials};
 pub use stops::{StopMatch, Stops};
 pub use stream::{Characters, Stream};
-use vocab::{is_markup, TokenKind, Table, Vocab};
+use vocab::{is_markup, ByteTable, TokenKind, Vocab};
 
 /// How text becomes ids.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Scheme {
     /// Stretches of DNA between their tags, BPE elsewhere.
     Dna(Box<bpe::Bpe>, Box<dna::Dna>),
     Sentence(Box<spm::Spm>),
-    Words(Box<wordpiece::Words>),
+    Words(Box<wordpiece::WordPieceVocab>),
     Unigram(Box<unigram::Unigram>),
     Greedy(Box<greedy::Greedy>),
     Plamo(Box<plamo::Plamo>),
@@ -61,7 +61,7 @@ pub struct Tokenizer {
     scheme: Scheme,
     vocab: Vocab,
     n_vocab: usize,
-    pieces: Table,
+    pieces: ByteTable,
     specials: Specials,
     special: Special,
     add_space_prefix: bool,
@@ -132,7 +132,7 @@ impl Tokenizer {
                 }
             }
             ("llama", _) => Scheme::Sentence(Box::new(spm::Spm::new(path, &vocab)?)),
-            ("bert", _) => Scheme::Words(Box::new(wordpiece::Words::new(gguf, &vocab)?)),
+            ("bert", _) => Scheme::Words(Box::new(wordpiece::WordPieceVocab::new(gguf, &vocab)?)),
             ("t5", _) => Scheme::Unigram(Box::new(unigram::Unigram::new(gguf, &vocab)?)),
             ("rwkv", _) => Scheme::Greedy(Box::new(greedy::Greedy::new(&vocab))),
             ("plamo2", _) => Scheme::Plamo(Box::new(plamo::Plamo::new(path, &vocab)?)),
@@ -272,7 +272,7 @@ impl Tokenizer {
     /// # Errors
     /// `unknown_tokenizer` if the model has no vocabulary, `bad_vocab` for a byte that the vocabulary cannot spell.
     pub fn encode(&self, text: &str, add_bos: bool, parse_special: bool) -> Result<Vec<u32>> {
-        self.encode_as(text, Marks::All(parse_special), add_bos)
+        self.encode_as(text, SpecialScope::All(parse_special), add_bos)
     }
 
     /// Encodes a text as [`Tokenizer::encode`] does, where control tokens, and user-defined ones that look like markup, are read only from
@@ -282,10 +282,10 @@ impl Tokenizer {
     /// # Errors
     /// As for [`Tokenizer::encode`].
     pub fn encode_marked(&self, text: &str, own: &dyn Fn(Range<usize>) -> bool, add_bos: bool) -> Result<Vec<u32>> {
-        self.encode_as(text, Marks::Own(own), add_bos)
+        self.encode_as(text, SpecialScope::Own(own), add_bos)
     }
 
-    fn encode_as(&self, text: &str, marks: Marks, add_bos: bool) -> Result<Vec<u32>> {
+    fn encode_as(&self, text: &str, marks: SpecialScope, add_bos: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
         let bos = self.bos().filter(|_| add_bos);
         ids.extend(bos);
@@ -368,9 +368,9 @@ enum Spelling {
 }
 
 /// The output bytes of every token; of a vocabulary of DNA without what tells its tokens from words.
-fn pieces(vocab: &Vocab, spelling: Spelling, dna: bool) -> Table {
+fn pieces(vocab: &Vocab, spelling: Spelling, dna: bool) -> ByteTable {
     let alphabet = bpe::Alphabet::new();
-    let (mut table, mut piece) = (Table::default(), Vec::new());
+    let (mut table, mut piece) = (ByteTable::default(), Vec::new());
     for id in vocab.ids() {
         let text = vocab.text(id).unwrap_or_default();
         let text = if dna { dna::letters(text) } else { text };
@@ -378,7 +378,9 @@ fn pieces(vocab: &Vocab, spelling: Spelling, dna: bool) -> Table {
         match (vocab.kind(id), spelling) {
             (Some(TokenKind::Normal), Spelling::Spaces) => spm::decode(text, &mut piece),
             (Some(TokenKind::Normal), Spelling::Bytes) => alphabet.decode(text, &mut piece),
-            (Some(TokenKind::Normal | TokenKind::User | TokenKind::Unused), Spelling::Escapes) => piece = greedy::unescape(text),
+            (Some(TokenKind::Normal | TokenKind::User | TokenKind::Unused), Spelling::Escapes) => {
+                piece = greedy::unescape(text)
+            }
             (Some(TokenKind::Unused), Spelling::Plain) | (Some(TokenKind::Normal | TokenKind::User), _) => {
                 piece.extend_from_slice(text)
             }
@@ -402,7 +404,8 @@ fn stripping(gguf: &Gguf, vocab: &Vocab) -> Result<(Vec<u32>, Vec<u32>)> {
         return Ok((token("<mask>"), Vec::new()));
     }
     if has(&name, &["phi-3", "phi3"]) {
-        let special = |&id: &u32| matches!(vocab.kind(id), Some(TokenKind::Control | TokenKind::User | TokenKind::Unknown));
+        let special =
+            |&id: &u32| matches!(vocab.kind(id), Some(TokenKind::Control | TokenKind::User | TokenKind::Unknown));
         let not = |id: &u32| !["<unk>", "<s>", "<|endoftext|>"].iter().any(|text| token(text).contains(id));
         return Ok((Vec::new(), vocab.ids().filter(special).filter(not).collect()));
     }

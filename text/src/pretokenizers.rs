@@ -37,8 +37,15 @@ pub struct PreTokenizer {
     pub plain: bool,
 }
 
-const BASE: PreTokenizer =
-    PreTokenizer { names: &[], cuts: &[], whole_words: false, add_bos: false, add_sep: false, clean: true, plain: false };
+const BASE: PreTokenizer = PreTokenizer {
+    names: &[],
+    cuts: &[],
+    whole_words: false,
+    add_bos: false,
+    add_sep: false,
+    clean: true,
+    plain: false,
+};
 
 /// A row whose decoding keeps all spaces.
 const KEEP: PreTokenizer = PreTokenizer { clean: false, ..BASE };
@@ -84,8 +91,10 @@ macro_rules! cased {
 const DIGIT: SplitRule = SplitRule::At(r"\p{N}");
 const THREE: SplitRule = SplitRule::At(r"\p{N}{1,3}");
 const GPT2: SplitRule = SplitRule::At(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)");
-const LLAMA3: SplitRule = SplitRule::At(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", marks!(), spaces!()));
-const QWEN2: SplitRule = SplitRule::At(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", marks!(), spaces!()));
+const LLAMA3: SplitRule =
+    SplitRule::At(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", marks!(), spaces!()));
+const QWEN2: SplitRule =
+    SplitRule::At(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", marks!(), spaces!()));
 const LINES: SplitRule = SplitRule::At(r"[^\n]+|[\n]+");
 const CJK: SplitRule = SplitRule::At("[一-龥぀-ゟ゠-ヿ]+");
 const CJK_WIDE: SplitRule = SplitRule::At(r"[[一-龥ࠀ-一가-퟿]--\s]+");
@@ -105,7 +114,12 @@ const GPT4O: SplitRule = SplitRule::At(concat!(
 pub const ROWS: &[PreTokenizer] = &[
     PreTokenizer {
         names: &["default"],
-        cuts: &[SplitRule::At(r"[\p{P}\$\+<=>\^~\|]+"), GPT2, SplitRule::At(r"\p{N}+"), SplitRule::At("[0-9][0-9][0-9]")],
+        cuts: &[
+            SplitRule::At(r"[\p{P}\$\+<=>\^~\|]+"),
+            GPT2,
+            SplitRule::At(r"\p{N}+"),
+            SplitRule::At("[0-9][0-9][0-9]"),
+        ],
         ..BASE
     },
     PreTokenizer {
@@ -140,7 +154,10 @@ pub const ROWS: &[PreTokenizer] = &[
     PreTokenizer { names: &["glm4", "glm5"], cuts: &[LLAMA3], whole_words: true, ..BASE },
     PreTokenizer {
         names: &["minicpm5"],
-        cuts: &[THREE, SplitRule::At(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+", marks!(), spaces!()))],
+        cuts: &[
+            THREE,
+            SplitRule::At(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+", marks!(), spaces!())),
+        ],
         whole_words: true,
         ..BASE
     },
@@ -167,7 +184,11 @@ pub const ROWS: &[PreTokenizer] = &[
         cuts: &[SplitRule::At(r"[\r\n]"), SplitRule::At(r"\s?\p{L}+"), SplitRule::At(r"\s?\p{P}+"), CJK_WIDE, DIGIT],
         ..KEEP
     },
-    PreTokenizer { names: &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], cuts: &[THREE, CJK, DEEPSEEK], ..KEEP },
+    PreTokenizer {
+        names: &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
+        cuts: &[THREE, CJK, DEEPSEEK],
+        ..KEEP
+    },
     PreTokenizer {
         names: &["spark2_5"],
         cuts: &[
@@ -195,7 +216,11 @@ pub const ROWS: &[PreTokenizer] = &[
         whole_words: true,
         ..KEEP
     },
-    PreTokenizer { names: &["falcon"], cuts: &[SplitRule::At(r"[\p{P}\$\+<=>\^~\|`]+"), GPT2, SplitRule::At("[0-9][0-9][0-9]")], ..BASE },
+    PreTokenizer {
+        names: &["falcon"],
+        cuts: &[SplitRule::At(r"[\p{P}\$\+<=>\^~\|`]+"), GPT2, SplitRule::At("[0-9][0-9][0-9]")],
+        ..BASE
+    },
     PreTokenizer {
         names: &["starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"],
         cuts: &[DIGIT, GPT2],
@@ -328,7 +353,11 @@ pub const ROWS: &[PreTokenizer] = &[
     },
     PreTokenizer {
         names: &["afmoe"],
-        cuts: &[SplitRule::Thousands, SplitRule::At("[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"), DEEPSEEK],
+        cuts: &[
+            SplitRule::Thousands,
+            SplitRule::At("[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"),
+            DEEPSEEK,
+        ],
         ..KEEP
     },
     PreTokenizer {

@@ -5,7 +5,7 @@
 use regex_syntax::hir::{Class, HirKind};
 
 use super::automaton::Automaton;
-use super::pretokenizers::{SplitRule, PreTokenizer};
+use super::pretokenizers::{PreTokenizer, SplitRule};
 
 #[derive(Debug)]
 enum Stage {

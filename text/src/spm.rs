@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
 
-use super::index::Index;
+use super::index::TokenIndex;
 use super::split;
 use super::vocab::Vocab;
 use pumex_gguf::{Error, Result};
@@ -18,7 +18,7 @@ pub const SPACE: char = '\u{2581}';
 /// The tokens that merging may meet.
 #[derive(Debug)]
 pub struct Spm {
-    index: Index,
+    index: TokenIndex,
     /// No token has a space after a letter, so words can be encoded one by one with the same result.
     by_word: bool,
 }
@@ -55,7 +55,7 @@ impl Spm {
                 format!("tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a llama vocabulary");
             return Err(Error::file(path, "bad_vocab", what));
         }
-        let (mut index, mut by_word) = (Index::new(vocab.len()), true);
+        let (mut index, mut by_word) = (TokenIndex::new(vocab.len()), true);
         // A text that several ids have becomes the last of them.
         for id in vocab.ids().rev().filter(|&id| vocab.spells(id)) {
             if let Some(text) = vocab.utf8(id).filter(|text| !text.is_empty()) {

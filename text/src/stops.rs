@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// A point in the stop strings: what has been read ends with this beginning of one.
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct StopNode {
     next: BTreeMap<u8, usize>,
     /// The longest shorter beginning that what has been read ends with, too.
     fallback: usize,
@@ -23,7 +23,7 @@ struct Node {
 pub struct Stops {
     texts: Vec<String>,
     /// The first is the root.
-    nodes: Vec<Node>,
+    nodes: Vec<StopNode>,
     at: usize,
     held: String,
     found: bool,
@@ -42,14 +42,14 @@ impl Stops {
     /// Looks for these; empty ones are passed over.
     pub fn new(texts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
-        let mut nodes = vec![Node::default()];
+        let mut nodes = vec![StopNode::default()];
         for (i, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
             let mut at = 0;
             for (depth, byte) in text.bytes().enumerate() {
                 let fresh = nodes.len();
                 let next = *nodes[at].next.entry(byte).or_insert(fresh);
                 if next == fresh {
-                    nodes.push(Node { depth: depth + 1, ..Node::default() });
+                    nodes.push(StopNode { depth: depth + 1, ..StopNode::default() });
                 }
                 at = next;
             }
@@ -103,7 +103,7 @@ impl Stops {
 }
 
 /// The longest beginning that what has been read ends with after one more byte.
-fn step(nodes: &[Node], mut at: usize, byte: u8) -> usize {
+fn step(nodes: &[StopNode], mut at: usize, byte: u8) -> usize {
     loop {
         match nodes[at].next.get(&byte) {
             Some(next) => return *next,

@@ -23,7 +23,7 @@ pub struct Unigram {
     /// User-defined tokens, which the table of replacements leaves alone.
     kept: Trie,
     unknown_score: f64,
-    table: Table,
+    table: ReplacementTable,
     /// Whether text starts with a space.
     add_space: bool,
     /// Whether spaces in a row are one.
@@ -56,7 +56,7 @@ impl Unigram {
             scores: vocab.ids().map(score).collect(),
             kept: Trie::new(kept.collect()),
             unknown_score: if least.is_finite() { least - PENALTY } else { -PENALTY },
-            table: Table::read(gguf)?,
+            table: ReplacementTable::read(gguf)?,
             add_space: flag("add_space_prefix")?,
             merge_spaces: flag("remove_extra_whitespaces")?,
         })
@@ -135,16 +135,16 @@ impl Unigram {
 /// Replacements of byte sequences: a double array of transitions, and texts that end with a zero. An entry has a label in its low
 /// byte and bit 31, in bit 8 whether a sequence ends there, in bits 10 to 30 the offset to its children, times 256 if bit 9 is set.
 #[derive(Debug, Default)]
-struct Table {
+struct ReplacementTable {
     entries: Vec<u32>,
     texts: Vec<u8>,
 }
 
-impl Table {
-    fn read(gguf: &Gguf) -> Result<Table> {
+impl ReplacementTable {
+    fn read(gguf: &Gguf) -> Result<ReplacementTable> {
         const KEY: &str = "tokenizer.ggml.precompiled_charsmap";
         let raw = match gguf.meta().get(KEY) {
-            None => return Ok(Table::default()),
+            None => return Ok(ReplacementTable::default()),
             Some(Value::Array { element: ValueType::I8 | ValueType::U8, raw }) => raw,
             Some(_) => {
                 let what = format!("{KEY}: expected an array of bytes, found another value");
@@ -157,7 +157,7 @@ impl Table {
             let what = format!("{KEY}: expected a table as long as its first word says, found {} bytes", raw.len());
             return Err(Error::file(gguf.path(), "bad_vocab", what));
         };
-        Ok(Table { entries: entries.chunks_exact(4).map(word).collect(), texts: texts.to_vec() })
+        Ok(ReplacementTable { entries: entries.chunks_exact(4).map(word).collect(), texts: texts.to_vec() })
     }
 
     /// The longest sequence at the start of `text` that has a replacement: its length, and that.

@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::index::Index;
-pub use super::byte_table::Table;
+pub use super::byte_table::ByteTable;
+use super::index::TokenIndex;
 use pumex_gguf::{Error, Gguf, Result};
 
 /// Most tokens a vocabulary may have.
@@ -42,11 +42,11 @@ pub fn is_markup(text: &[u8]) -> bool {
 /// Token bytes, kinds and scores, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Vocab {
-    texts: Table,
+    texts: ByteTable,
     kinds: Vec<TokenKind>,
     scores: Option<Vec<f32>>,
     bytes: Vec<Option<u32>>,
-    index: Option<Arc<Index>>,
+    index: Option<Arc<TokenIndex>>,
 }
 
 impl Vocab {
@@ -82,7 +82,7 @@ impl Vocab {
                 return Err(bad(format!("tokenizer.ggml.scores: score of token {id} is NaN, expected a number")));
             }
         }
-        let mut vocab = Vocab { texts: Table::default(), kinds, scores, bytes: vec![None; 256], index: None };
+        let mut vocab = Vocab { texts: ByteTable::default(), kinds, scores, bytes: vec![None; 256], index: None };
         let mut not_text = 0usize;
         for (id, text) in tokens.iter().enumerate() {
             if text.len() > MAX_TEXT {
@@ -116,7 +116,7 @@ impl Vocab {
     }
 
     /// All texts, numbered by id.
-    pub fn texts(&self) -> &Table {
+    pub fn texts(&self) -> &ByteTable {
         &self.texts
     }
 
@@ -169,7 +169,7 @@ impl Vocab {
 
     /// Finds ids by their texts. Official files have texts twice: they become the last of their ids, as in llama.cpp.
     fn index_texts(&mut self) {
-        let mut index = Index::new(self.len());
+        let mut index = TokenIndex::new(self.len());
         for id in self.ids().rev() {
             index.insert(&self.texts, id);
         }

@@ -33,7 +33,7 @@ const CHINESE: &[(char, char)] = &[
 
 /// The tokens by their text, and what is done to text before.
 #[derive(Debug)]
-pub struct Words {
+pub struct WordPieceVocab {
     tokens: Trie,
     normalizer: Normalizer,
 }
@@ -64,15 +64,15 @@ pub fn lower(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-impl Words {
+impl WordPieceVocab {
     /// Takes the vocabulary and the keys of the normalizer.
     ///
     /// # Errors
     /// `bad_key_type`.
-    pub fn new(gguf: &Gguf, vocab: &Vocab) -> Result<Words> {
+    pub fn new(gguf: &Gguf, vocab: &Vocab) -> Result<WordPieceVocab> {
         let usable = |&id: &u32| vocab.spells(id) || vocab.kind(id) == Some(TokenKind::Byte);
         let entries = vocab.ids().filter(usable).filter_map(|id| Some((vocab.text(id)?, id))).collect();
-        Ok(Words { tokens: Trie::new(entries), normalizer: Normalizer::read(gguf, true)? })
+        Ok(WordPieceVocab { tokens: Trie::new(entries), normalizer: Normalizer::read(gguf, true)? })
     }
 
     /// Appends the ids of `text`, which holds no special tokens; `unknown` stands for words that cannot be spelt.

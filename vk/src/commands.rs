@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Pool, commands and start and end stamps of a recording.
-struct Raw {
+struct RawRecording {
     device: Arc<Inner>,
     pool: vk::CommandPool,
     commands: vk::CommandBuffer,
@@ -34,7 +34,7 @@ struct Raw {
     refused: Option<Error>,
 }
 
-impl Raw {
+impl RawRecording {
     /// What is told of it should the device stop.
     fn describe_submission(&self, value: u64) -> Submission {
         let (first, last) = (self.pipelines.first(), self.pipelines.last());
@@ -43,7 +43,7 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawRecording {
     fn drop(&mut self) {
         if !self.device.wait_until(self.last.load(Ordering::Relaxed)) {
             return;
@@ -57,10 +57,10 @@ impl Drop for Raw {
 }
 
 /// A recording being made.
-pub struct Recorder(Raw);
+pub struct Recorder(RawRecording);
 
 /// A finished recording, submitted with [`Device::submit`].
-pub struct Recording(Raw);
+pub struct Recording(RawRecording);
 
 /// Fails if a dispatch of a kernel is over a limit: `push` bytes of push constants given and taken, `grid` workgroups.
 ///
@@ -125,9 +125,11 @@ impl Device {
             let pool =
                 inner.raw.create_command_pool(&info, None).map_err(|e| inner.call_error("vkCreateCommandPool", e))?;
             let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
-            let commands =
-                inner.raw.allocate_command_buffers(&info).map_err(|e| inner.call_error("vkAllocateCommandBuffers", e))?[0];
-            let mut raw = Raw {
+            let commands = inner
+                .raw
+                .allocate_command_buffers(&info)
+                .map_err(|e| inner.call_error("vkAllocateCommandBuffers", e))?[0];
+            let mut raw = RawRecording {
                 device: inner.clone(),
                 pool,
                 commands,
@@ -325,7 +327,10 @@ impl Recorder {
             if raw.stamps != vk::QueryPool::null() {
                 raw.device.raw.cmd_write_timestamp(raw.commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, raw.stamps, 1);
             }
-            raw.device.raw.end_command_buffer(raw.commands).map_err(|e| raw.device.call_error("vkEndCommandBuffer", e))?;
+            raw.device
+                .raw
+                .end_command_buffer(raw.commands)
+                .map_err(|e| raw.device.call_error("vkEndCommandBuffer", e))?;
         }
         add(&raw.device.totals.recordings, 1);
         add(&raw.device.totals.record_ns, raw.begun.elapsed().as_nanos() as u64);

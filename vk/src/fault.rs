@@ -141,7 +141,7 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn handed(value: u64) -> Submission {
+    fn test_submission(value: u64) -> Submission {
         let kernels = Some(("embed.q4_k".into(), "argmax".into()));
         Submission { value, dispatches: 130, kernels, bytes: 5 << 30, at: Instant::now() }
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_report_names_the_submission_its_kernels_and_its_size() {
         let log = Log::default();
-        (1..=20).for_each(|value| log.note(handed(value)));
+        (1..=20).for_each(|value| log.note(test_submission(value)));
         let report = log.report(18, "Acme 1.0");
         for part in ["Acme 1.0", "submission 18 of 130 dispatches", "embed.q4_k to argmax", "5120 MiB", "2 after it"] {
             assert!(report.contains(part), "{part}: {report}");

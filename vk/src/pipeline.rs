@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-struct Raw {
+struct RawPipeline {
     device: Arc<Inner>,
     name: Arc<str>,
     push_bytes: u32,
     made: SharedPipeline,
 }
 
-impl Drop for Raw {
+impl Drop for RawPipeline {
     fn drop(&mut self) {
         if !self.device.queue.may_free() || self.device.kept.is_some() {
             return;
@@ -33,7 +33,7 @@ impl Drop for Raw {
 
 /// A compute pipeline; a handle.
 #[derive(Clone)]
-pub struct Pipeline(Arc<Raw>);
+pub struct Pipeline(Arc<RawPipeline>);
 
 impl Pipeline {
     pub(super) fn raw(&self) -> (vk::Pipeline, vk::PipelineLayout) {
@@ -130,7 +130,8 @@ impl Device {
         }
         let asked = subgroups(self.caps(), name, &module, local)?;
         let name: Arc<str> = name.into();
-        let held = |made| Pipeline(Arc::new(Raw { device: inner.clone(), name: name.clone(), push_bytes, made }));
+        let held =
+            |made| Pipeline(Arc::new(RawPipeline { device: inner.clone(), name: name.clone(), push_bytes, made }));
         let parts = ((name.clone(), number(&words)), spec.to_vec(), push_bytes, (asked.size, asked.full));
         add(&inner.totals.pipelines, 1);
         if let Some(made) = inner.kept.as_ref().and_then(|kept| kept.find(&parts)) {

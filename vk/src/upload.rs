@@ -12,18 +12,18 @@ mod batch;
 mod fill;
 mod load;
 
-pub use load::{Load, Repack, Source, UploadOptions};
+pub use load::{Load, Repack, UploadOptions, UploadSource};
 
 use super::device::Device;
 use super::memory::Buffer;
-use batch::{PlannedBatch, ByteRun, Slot};
+use batch::{ByteRun, PlannedBatch, StagingSlot};
 use fill::UploadThreads;
 use pumex_gguf::{Error, Result};
 use std::sync::Arc;
 
 /// Slots that an upload is done with. To let go of them takes some milliseconds.
 pub struct FinishedSlots {
-    _slots: Vec<Arc<Slot>>,
+    _slots: Vec<Arc<StagingSlot>>,
 }
 
 /// Batch of what is sent by itself.
@@ -40,7 +40,7 @@ pub fn upload<'a>(
     device: &Device,
     way: &UploadOptions,
     loads: impl Iterator<Item = Result<Load<'a>>>,
-    source: &dyn Source,
+    source: &dyn UploadSource,
     progress: &mut dyn FnMut(u64),
 ) -> Result<FinishedSlots> {
     let shared = UploadThreads::new(device, way, source);
@@ -51,7 +51,7 @@ pub fn upload<'a>(
         }
         scope.spawn(|| shared.make_slots());
         scope.spawn(|| shared.serve());
-        let mut plan = Plan { shared: &shared, progress, runs: Vec::new(), used: 0, order: 0 };
+        let mut plan = BatchPlan { shared: &shared, progress, runs: Vec::new(), used: 0, order: 0 };
         for load in loads {
             if let Err(e) = load.and_then(|load| plan.add(load)) {
                 shared.record_failure((plan.order + plan.runs.len(), 0), e);
@@ -69,7 +69,7 @@ pub fn upload<'a>(
 }
 
 /// The batch that is next.
-struct Plan<'s, 'a, 'b, 'p> {
+struct BatchPlan<'s, 'a, 'b, 'p> {
     shared: &'s UploadThreads<'a, 'b>,
     progress: &'p mut dyn FnMut(u64),
     runs: Vec<ByteRun<'b>>,
@@ -78,7 +78,7 @@ struct Plan<'s, 'a, 'b, 'p> {
     order: usize,
 }
 
-impl<'b> Plan<'_, '_, 'b, '_> {
+impl<'b> BatchPlan<'_, '_, 'b, '_> {
     /// Cuts a load into runs, and closes batches as they are full.
     fn add(&mut self, load: Load<'b>) -> Result<()> {
         let batch_bytes = self.shared.way.batch_bytes;

@@ -1,7 +1,9 @@
 //! Which format a template's model replies in: found by what the template prints for a known call, and for reasoning.
 
 use crate::json::Json;
-use crate::reply::format::{Calls, Format, CallNotation, KnownFormat, Names, Reasoning, Section, DROPPED, KNOWN, REASONING};
+use crate::reply::format::{
+    CallNotation, Calls, Format, KnownFormat, Names, Reasoning, Section, DROPPED, KNOWN, REASONING,
+};
 use crate::template::{Request, Template};
 
 impl Format {

@@ -137,7 +137,10 @@ impl CallNotation {
                 Some(rest) => Some(rest.trim_start().starts_with(['{', ']'])),
             },
             CallNotation::Named { open, .. } | CallNotation::Params { open, .. } if !open.is_empty() => with(open),
-            CallNotation::Named { .. } | CallNotation::Params { .. } | CallNotation::Pairs | CallNotation::Braces { .. } => name(text),
+            CallNotation::Named { .. }
+            | CallNotation::Params { .. }
+            | CallNotation::Pairs
+            | CallNotation::Braces { .. } => name(text),
             CallNotation::Tags { prefix } => with(&format!("{prefix}<invoke")),
             CallNotation::Python => match text.strip_prefix('[') {
                 None => {
@@ -220,8 +223,9 @@ impl Format {
             Calls::None => &[],
         };
         let reasoning = self.reasoning.iter().flat_map(|r| [&r.open, &r.close]);
-        let calls =
-            sections.iter().flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(CallNotation::marks)));
+        let calls = sections
+            .iter()
+            .flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(CallNotation::marks)));
         !text.is_empty() && reasoning.chain(calls).chain(&self.dropped).any(|mark| mark.contains(text))
     }
 
@@ -352,7 +356,12 @@ pub(crate) const KNOWN: &[KnownFormat] = &[
             vec![section(
                 "<｜tool▁calls▁begin｜>",
                 "<｜tool▁calls▁end｜>",
-                vec![named_notation("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "\n```json\n", "\n```<｜tool▁call▁end｜>")],
+                vec![named_notation(
+                    "<｜tool▁call▁begin｜>",
+                    "<｜tool▁sep｜>",
+                    "\n```json\n",
+                    "\n```<｜tool▁call▁end｜>",
+                )],
             )]
         },
         bare: false,
@@ -373,7 +382,8 @@ pub(crate) const KNOWN: &[KnownFormat] = &[
         name: "kimi-k2",
         signs: &["<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>"],
         sections: || {
-            let mut call = named_notation("<|tool_call_begin|>", "", "<|tool_call_argument_begin|>", "<|tool_call_end|>");
+            let mut call =
+                named_notation("<|tool_call_begin|>", "", "<|tool_call_argument_begin|>", "<|tool_call_end|>");
             if let CallNotation::Named { qualified, .. } = &mut call {
                 *qualified = true;
             }
@@ -442,7 +452,11 @@ pub(crate) const KNOWN: &[KnownFormat] = &[
         name: "gemma4",
         signs: &["<|tool_call>call:f{", "<tool_call|>"],
         sections: || {
-            vec![section("<|tool_call>call:", "<tool_call|>", vec![CallNotation::Braces { quote: "<|\"|>".to_string() }])]
+            vec![section(
+                "<|tool_call>call:",
+                "<tool_call|>",
+                vec![CallNotation::Braces { quote: "<|\"|>".to_string() }],
+            )]
         },
         bare: false,
     },

@@ -6,7 +6,7 @@ use crate::reply::format::Names;
 
 /// What a value of the object is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ValueRole {
     Name,
     Id,
     Arguments,
@@ -50,7 +50,7 @@ pub(super) enum FeedResult {
 pub(super) struct JsonCall {
     names: Names,
     at: JsonCallState,
-    role: Role,
+    role: ValueRole,
     /// The key or value in the making, with its quotes.
     text: String,
     list: bool,
@@ -64,7 +64,7 @@ impl JsonCall {
         JsonCall {
             names: names.clone(),
             at: JsonCallState::Before,
-            role: Role::Other,
+            role: ValueRole::Other,
             text: String::new(),
             list: false,
             any: false,
@@ -120,12 +120,12 @@ impl JsonCall {
                             () if self.names.short => {
                                 emit.start(&key, None);
                                 self.name = Some(key);
-                                Role::Arguments
+                                ValueRole::Arguments
                             }
-                            () if is(&self.names.name) => Role::Name,
-                            () if is(&self.names.arguments) => Role::Arguments,
-                            () if is(&self.names.id) => Role::Id,
-                            () => Role::Other,
+                            () if is(&self.names.name) => ValueRole::Name,
+                            () if is(&self.names.arguments) => ValueRole::Arguments,
+                            () if is(&self.names.id) => ValueRole::Id,
+                            () => ValueRole::Other,
                         };
                         self.at = JsonCallState::Colon;
                     }
@@ -141,7 +141,7 @@ impl JsonCall {
             JsonCallState::Value if space => (),
             JsonCallState::Value => {
                 self.text.clear();
-                self.arguments |= self.role == Role::Arguments;
+                self.arguments |= self.role == ValueRole::Arguments;
                 match c {
                     '"' => {
                         self.text.push(c);
@@ -198,7 +198,7 @@ impl JsonCall {
 
     /// A character of a value that is not a string: those of arguments are given at once.
     fn raw(&mut self, c: char, emit: &mut Emit) {
-        if self.role == Role::Arguments {
+        if self.role == ValueRole::Arguments {
             emit.arguments(c.encode_utf8(&mut [0; 4]));
         }
     }
@@ -207,19 +207,19 @@ impl JsonCall {
     fn value(&mut self, emit: &mut Emit) {
         let text = std::mem::take(&mut self.text);
         match self.role {
-            Role::Name => {
+            ValueRole::Name => {
                 let name = unquote(&text);
                 emit.start(&name, None);
                 self.name = Some(name);
             }
-            Role::Id => emit.id(unquote(&text)),
+            ValueRole::Id => emit.id(unquote(&text)),
             // Arguments as text in a string: the text is JSON itself.
-            Role::Arguments => {
+            ValueRole::Arguments => {
                 let inner = unquote(&text);
                 let object = matches!(Json::parse(&inner), Ok(Json::Object(_)));
                 emit.arguments(if object { &inner } else { &text });
             }
-            Role::Other => (),
+            ValueRole::Other => (),
         }
     }
 

@@ -13,7 +13,7 @@ enum PairsState {
     Value,
 }
 
-pub(super) struct Pairs {
+pub(super) struct PairsParser {
     /// What ends the section: it is left to the section.
     close: String,
     at: PairsState,
@@ -24,10 +24,10 @@ pub(super) struct Pairs {
     begun: bool,
 }
 
-impl Pairs {
-    pub fn new(close: String) -> Pairs {
+impl PairsParser {
+    pub fn new(close: String) -> PairsParser {
         let (function, text) = (String::new(), String::new());
-        Pairs { close, at: PairsState::Name, function, text, of: Type::Unknown, count: 0, begun: false }
+        PairsParser { close, at: PairsState::Name, function, text, of: Type::Unknown, count: 0, begun: false }
     }
 
     /// Goes on; true when the call has ended.

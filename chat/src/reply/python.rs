@@ -135,19 +135,19 @@ pub(super) fn method_call(text: &str) -> Option<(String, String)> {
 
 /// A Python literal; what is none is a string.
 fn literal(text: &str) -> Json {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = PythonReader { text, at: 0 };
     match reader.value(0) {
         Some(value) if text[reader.at..].trim().is_empty() => value,
         _ => Json::Str(text.to_string()),
     }
 }
 
-struct Reader<'a> {
+struct PythonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl PythonReader<'_> {
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::template::args::{require_argument, CallArgs};
 use crate::template::run::Machine;
 use crate::text::Text;
-use crate::value::{show, Func, Map, Value};
+use crate::value::{show, DictEntries, Func, Value};
 
 const NAMES: &[&str] = &["range", "dict", "namespace", "cycler", "joiner", "lipsum", "raise_exception", "strftime_now"];
 
@@ -52,7 +52,7 @@ pub(crate) fn call(machine: &Machine, name: &str, mut args: CallArgs) -> Result<
             match made {
                 Value::Dict(map) if name == "namespace" => {
                     let entries = map.0.take();
-                    Ok(Value::Namespace(budget.register_holder(Map(RefCell::new(entries)))))
+                    Ok(Value::Namespace(budget.register_holder(DictEntries(RefCell::new(entries)))))
                 }
                 made => Ok(made),
             }

@@ -96,7 +96,9 @@ pub(crate) fn call(machine: &Machine, of: &Value, name: &Arc<str>, mut args: Cal
 fn text_arg(value: Option<Value>, what: &str, name: &str) -> Result<Text> {
     match require_argument(value, what, name)? {
         Value::Str(text) => Ok(text),
-        other => Err(Error::template(format!("{what}: {name} must be str, not {}", other.require_defined()?.type_name()))),
+        other => {
+            Err(Error::template(format!("{what}: {name} must be str, not {}", other.require_defined()?.type_name())))
+        }
     }
 }
 

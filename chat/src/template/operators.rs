@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::template::ast::{Cmp, Op};
 use crate::template::{percent, strings};
@@ -10,7 +10,7 @@ use crate::text::{Builder, Text};
 use crate::value::{compare as order, Value};
 
 /// `a cmp b`.
-pub(crate) fn compare(budget: &Budget, cmp: Cmp, a: &Value, b: &Value) -> Result<bool> {
+pub(crate) fn compare(budget: &RenderBudget, cmp: Cmp, a: &Value, b: &Value) -> Result<bool> {
     Ok(match cmp {
         Cmp::Eq => order::equal(budget, a, b)?,
         Cmp::Ne => !order::equal(budget, a, b)?,
@@ -38,7 +38,7 @@ fn too_large() -> Error {
 }
 
 /// `a op b`.
-pub(crate) fn binary(budget: &Budget, op: Op, a: &Value, b: &Value) -> Result<Value> {
+pub(crate) fn binary(budget: &RenderBudget, op: Op, a: &Value, b: &Value) -> Result<Value> {
     match (op, a.require_defined()?, b) {
         (Op::Mod, Value::Str(format), _) => return Ok(Value::Str(percent::format(budget, format, b)?)),
         (_, _, Value::Undefined(_)) => {
@@ -82,7 +82,7 @@ pub(crate) fn binary(budget: &Budget, op: Op, a: &Value, b: &Value) -> Result<Va
 }
 
 /// `a + b`: if one of them is safe, the other is escaped for HTML.
-fn concat(budget: &Budget, a: &Text, b: &Text) -> Result<Text> {
+fn concat(budget: &RenderBudget, a: &Text, b: &Text) -> Result<Text> {
     let safe = a.safe || b.safe;
     let mut out = Builder::new(budget);
     for part in [a, b] {
@@ -94,7 +94,7 @@ fn concat(budget: &Budget, a: &Text, b: &Text) -> Result<Text> {
     Ok(out.finish().with_safe(safe))
 }
 
-fn repeat(budget: &Budget, what: &Value, times: i128) -> Result<Value> {
+fn repeat(budget: &RenderBudget, what: &Value, times: i128) -> Result<Value> {
     let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
     match what {
         Value::Str(text) => {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::template::ast::{Body, Expr, For, StatementKind, MacroDef, Stmt, Target};
+use crate::template::ast::{AssignTarget, Expr, For, MacroDef, StatementBody, StatementKind, Stmt};
 use crate::template::lexer::{tokens, Token};
 
 /// Statements and expressions inside each other in the source.
 const NESTING: usize = 150;
 
 /// Parses a template's source.
-pub(crate) fn parse(source: &str) -> Result<Body> {
+pub(crate) fn parse(source: &str) -> Result<StatementBody> {
     let mut parser = Parser {
         tokens: tokens(source)?,
         at: 0,
@@ -148,8 +148,8 @@ impl Parser {
     }
 
     /// Statements up to a tag with one of the names, which it goes over; the tag's end is left to the caller.
-    fn body(&mut self, ends: &[&str]) -> Result<(Body, Arc<str>)> {
-        let mut body = Body::new();
+    fn body(&mut self, ends: &[&str]) -> Result<(StatementBody, Arc<str>)> {
+        let mut body = StatementBody::new();
         loop {
             let line = self.line();
             self.links = 0;
@@ -182,7 +182,7 @@ impl Parser {
     }
 
     /// A body up to its end tag, and behind that.
-    fn parse_through(&mut self, end: &str) -> Result<Body> {
+    fn parse_through(&mut self, end: &str) -> Result<StatementBody> {
         self.end_block()?;
         let (body, _) = self.body(&[end])?;
         self.end_block()?;
@@ -261,7 +261,7 @@ impl Parser {
         self.loops += 1;
         let (body, end) = self.body(&["endfor", "else"])?;
         self.loops -= 1;
-        let otherwise = if &*end == "else" { self.parse_through("endfor")? } else { Body::new() };
+        let otherwise = if &*end == "else" { self.parse_through("endfor")? } else { StatementBody::new() };
         if &*end == "endfor" {
             self.end_block()?;
         }
@@ -281,7 +281,7 @@ impl Parser {
                 "else" => return Ok(StatementKind::If(branches, self.parse_through("endif")?)),
                 _ => {
                     self.end_block()?;
-                    return Ok(StatementKind::If(branches, Body::new()));
+                    return Ok(StatementKind::If(branches, StatementBody::new()));
                 }
             }
         }
@@ -323,13 +323,20 @@ impl Parser {
         }
         // The call of a call block stands between parameters and body: its caller parses the body.
         if &*name == "caller" {
-            return Ok(MacroDef { name, params, body: Body::new(), varargs: false, kwargs: false, caller: false });
+            return Ok(MacroDef {
+                name,
+                params,
+                body: StatementBody::new(),
+                varargs: false,
+                kwargs: false,
+                caller: false,
+            });
         }
         let (body, reads) = self.macro_body(end)?;
         Ok(MacroDef { name, params, body, varargs: reads.varargs, kwargs: reads.kwargs, caller: reads.caller })
     }
 
-    fn macro_body(&mut self, end: &str) -> Result<(Body, Reads)> {
+    fn macro_body(&mut self, end: &str) -> Result<(StatementBody, Reads)> {
         self.macros.push(Reads::default());
         let loops = std::mem::take(&mut self.loops);
         let body = self.parse_through(end)?;
@@ -354,7 +361,7 @@ impl Parser {
             if !values.is_empty() {
                 self.expect_op(",")?;
             }
-            let target = Target::Name(self.expect_name()?);
+            let target = AssignTarget::Name(self.expect_name()?);
             self.expect_op("=")?;
             values.push((target, self.expression()?));
         }
@@ -362,11 +369,11 @@ impl Parser {
     }
 
     /// What is assigned to: a name, several, or with `dotted` an attribute of a namespace.
-    fn target(&mut self, dotted: bool) -> Result<Target> {
+    fn target(&mut self, dotted: bool) -> Result<AssignTarget> {
         if dotted && self.peek_at(1) == Some(&Token::Op(".")) {
             let name = self.expect_name()?;
             self.at += 1;
-            return Ok(Target::Attr(name, self.expect_name()?));
+            return Ok(AssignTarget::Attr(name, self.expect_name()?));
         }
         let first = self.one_target()?;
         if !self.is_op(",") {
@@ -380,20 +387,20 @@ impl Parser {
                 _ => break,
             }
         }
-        Ok(Target::Tuple(targets))
+        Ok(AssignTarget::Tuple(targets))
     }
 
-    fn one_target(&mut self) -> Result<Target> {
+    fn one_target(&mut self) -> Result<AssignTarget> {
         for (open, close) in [("(", ")"), ("[", "]")] {
             if self.skip_op(open) {
                 let inner = self.parse_nested(|p| p.target(false))?;
                 self.expect_op(close)?;
                 return Ok(match inner {
-                    Target::Name(_) => Target::Tuple(vec![inner]),
+                    AssignTarget::Name(_) => AssignTarget::Tuple(vec![inner]),
                     inner => inner,
                 });
             }
         }
-        Ok(Target::Name(self.expect_name()?))
+        Ok(AssignTarget::Name(self.expect_name()?))
     }
 }

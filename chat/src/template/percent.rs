@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::json::float_repr;
 use crate::template::args::CallArgs;
@@ -28,7 +28,7 @@ struct Spec {
 const MOST: usize = 10_000;
 
 /// `format % values`.
-pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<Text> {
+pub(crate) fn format(budget: &RenderBudget, format: &Text, values: &Value) -> Result<Text> {
     budget.scan(format.len())?;
     let s = format.as_str();
     let list = match values {
@@ -122,14 +122,14 @@ pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<T
     Ok(out.finish().with_safe(format.safe))
 }
 
-fn cut(budget: &Budget, text: Text, chars: Option<usize>) -> Result<Text> {
+fn cut(budget: &RenderBudget, text: Text, chars: Option<usize>) -> Result<Text> {
     let Some(chars) = chars else { return Ok(text) };
     let end = text.as_str().char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     text.slice(budget, 0..end)
 }
 
 /// `format.format(values)`.
-pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<Text> {
+pub(crate) fn braces(budget: &RenderBudget, format: &Text, args: &CallArgs) -> Result<Text> {
     budget.scan(format.len())?;
     let s = format.as_str();
     let mut out = Builder::new(budget);
@@ -176,7 +176,7 @@ pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<
     Ok(out.finish().with_safe(format.safe))
 }
 
-fn braces_in_spec(budget: &Budget, spec: &str, args: &CallArgs, auto: &mut usize) -> Result<String> {
+fn braces_in_spec(budget: &RenderBudget, spec: &str, args: &CallArgs, auto: &mut usize) -> Result<String> {
     let (before, rest) = spec.split_once('{').unwrap_or((spec, ""));
     let (name, after) = rest.split_once('}').unwrap_or((rest, ""));
     let value = look_up_field(budget, name, args, auto)?;
@@ -184,7 +184,7 @@ fn braces_in_spec(budget: &Budget, spec: &str, args: &CallArgs, auto: &mut usize
 }
 
 /// The value of a field: `0`, `name`, `name.attr`, `0[key]`.
-fn look_up_field(budget: &Budget, field: &str, args: &CallArgs, auto: &mut usize) -> Result<Value> {
+fn look_up_field(budget: &RenderBudget, field: &str, args: &CallArgs, auto: &mut usize) -> Result<Value> {
     let end = field.find(['.', '[']).unwrap_or(field.len());
     let (name, mut rest) = field.split_at(end);
     let index = match name {
@@ -222,7 +222,7 @@ fn look_up_field(budget: &Budget, field: &str, args: &CallArgs, auto: &mut usize
 }
 
 /// Python's `format(value, spec)`.
-fn format_value(budget: &Budget, value: &Value, spec: &str) -> Result<Text> {
+fn format_value(budget: &RenderBudget, value: &Value, spec: &str) -> Result<Text> {
     if spec.is_empty() {
         return show::text(budget, value);
     }
@@ -359,7 +359,7 @@ fn group_digits(digits: &str, mark: char) -> String {
     out + rest
 }
 
-fn pad_to_width(budget: &Budget, text: Text, spec: &Spec) -> Result<Text> {
+fn pad_to_width(budget: &RenderBudget, text: Text, spec: &Spec) -> Result<Text> {
     let fill = spec.fill.unwrap_or(' ');
     let (left, right) = match spec.align {
         Some('<') => (false, true),

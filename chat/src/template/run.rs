@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::clock::DateTime;
 use crate::error::{Error, Result};
 use crate::template::args::CallArgs;
-use crate::template::ast::{Body, For, StatementKind, MacroDef, Stmt, Target};
+use crate::template::ast::{AssignTarget, For, MacroDef, StatementBody, StatementKind, Stmt};
 use crate::text::{Builder, Text};
 use crate::value::{show, Func, List, Value};
 
@@ -93,7 +93,7 @@ impl LoopState {
     }
 
     /// `loop.changed(values)`: whether they are others than at the last call.
-    pub fn update_changed(&self, budget: &Budget, values: Vec<Value>) -> Result<bool> {
+    pub fn update_changed(&self, budget: &RenderBudget, values: Vec<Value>) -> Result<bool> {
         let mut last = self.changed.borrow_mut();
         let mut same = last.as_ref().is_some_and(|last| last.len() == values.len());
         for (a, b) in last.iter().flatten().zip(&values) {
@@ -142,7 +142,7 @@ pub(crate) enum Flow {
 
 /// What a rendering runs on.
 pub(crate) struct Machine<'b> {
-    pub budget: &'b Budget,
+    pub budget: &'b RenderBudget,
     pub root: Rc<Scope>,
     pub now: DateTime,
 }
@@ -223,7 +223,7 @@ impl<'b> Machine<'b> {
     }
 
     /// What a body writes.
-    fn capture(&self, body: &Body, scope: &Rc<Scope>) -> Result<(Text, Flow)> {
+    fn capture(&self, body: &StatementBody, scope: &Rc<Scope>) -> Result<(Text, Flow)> {
         let mut out = Builder::new(self.budget);
         let flow = self.run(body, scope, &mut out)?;
         Ok((out.finish(), flow))
@@ -293,20 +293,20 @@ impl<'b> Machine<'b> {
     }
 
     /// Sets what is assigned to.
-    fn assign(&self, target: &Target, value: Value, scope: &Rc<Scope>) -> Result<()> {
+    fn assign(&self, target: &AssignTarget, value: Value, scope: &Rc<Scope>) -> Result<()> {
         match target {
-            Target::Name(name) => {
+            AssignTarget::Name(name) => {
                 self.budget.take(32)?;
                 scope.set(name, value);
             }
-            Target::Attr(name, attr) => match scope.get(name) {
+            AssignTarget::Attr(name, attr) => match scope.get(name) {
                 Some(Value::Namespace(map)) => {
                     self.budget.elements(1)?;
                     map.0.borrow_mut().insert(Value::Str(Text::plain(Arc::clone(attr))), value)?;
                 }
                 _ => return Err(Error::template("cannot assign attribute on non-namespace object")),
             },
-            Target::Tuple(targets) => {
+            AssignTarget::Tuple(targets) => {
                 let items = value.iterate(self.budget)?;
                 if items.len() != targets.len() {
                     let many = if items.len() > targets.len() { "too many" } else { "not enough" };

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::template::methods;
 use crate::text::{Builder, Text};
@@ -54,7 +54,7 @@ fn bound(of: &Value, name: &Arc<str>) -> Value {
 }
 
 /// `of[index]`: an element or entry, then an attribute of that name.
-pub(crate) fn item(budget: &Budget, of: &Value, index: &Value) -> Result<Value> {
+pub(crate) fn item(budget: &RenderBudget, of: &Value, index: &Value) -> Result<Value> {
     budget.work(1)?;
     match (of.require_defined()?, index) {
         (Value::Dict(map), key) => {
@@ -95,7 +95,7 @@ fn place(index: i128, len: usize) -> Option<usize> {
 }
 
 /// `of[start:stop:step]`.
-pub(crate) fn slice(budget: &Budget, of: &Value, bounds: [Value; 3]) -> Result<Value> {
+pub(crate) fn slice(budget: &RenderBudget, of: &Value, bounds: [Value; 3]) -> Result<Value> {
     let [start, stop, step] = bounds;
     let len = match of.require_defined()? {
         Value::Str(_) | Value::List(_) | Value::Tuple(_) => of.length()?,
@@ -136,7 +136,7 @@ fn places(start: Option<i128>, stop: Option<i128>, step: Option<i128>, len: usiz
 }
 
 /// The characters at places.
-fn pick(budget: &Budget, text: &Text, places: &[usize]) -> Result<Text> {
+fn pick(budget: &RenderBudget, text: &Text, places: &[usize]) -> Result<Text> {
     budget.scan(text.len())?;
     let s = text.as_str();
     let contiguous = places.windows(2).all(|pair| pair[1] == pair[0] + 1);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::template::args::{require_argument, CallArgs};
 use crate::template::filters;
@@ -52,7 +52,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// Whether `value is name(args)`.
-pub(crate) fn test(budget: &Budget, name: &str, value: &Value, mut args: CallArgs) -> Result<bool> {
+pub(crate) fn test(budget: &RenderBudget, name: &str, value: &Value, mut args: CallArgs) -> Result<bool> {
     budget.work(1)?;
     if !NAMES.contains(&name) {
         return Err(Error::template(format!("No test named '{name}'.")));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pumex_dialogue::projector::{shape_of, MediaOptions, MediumFile, Projector};
 use pumex_engine::conversation::run_chunks;
-use pumex_gguf::{Access, Error, Gguf, Result};
+use pumex_gguf::{Error, FileAccess, Gguf, Result};
 use pumex_model as model;
 use pumex_model::synthetic::{find_projector, noise, ProjectorShape, PROJECTORS};
 use pumex_step::{RowOutput, Runner};
@@ -54,7 +54,7 @@ impl PictureArgs {
     ///
     /// # Errors
     /// A projector or picture that cannot be read or do not suit the model.
-    pub fn open(&self, gguf: &Gguf, access: Access, engine: &mut EngineArgs) -> Result<Option<Pictures>> {
+    pub fn open(&self, gguf: &Gguf, access: FileAccess, engine: &mut EngineArgs) -> Result<Option<Pictures>> {
         if !self.some() {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use pumex_step::Runner;
 use serde_json::{json, Value};
 
 use super::super::options::Switch;
-use super::{Args, ResultFormat, BenchResult, Test};
+use super::{Args, BenchResult, ResultFormat, Test};
 
 /// What all tests share.
 pub struct About {

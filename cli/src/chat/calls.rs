@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumex_dialogue::grammar::{CallConstraint, Matcher, Source, ToolChoice, Vocabulary};
+use pumex_dialogue::grammar::{CallConstraint, GrammarSource, Matcher, ToolChoice, Vocabulary};
 use pumex_dialogue::{grammar, Style};
 use pumex_gguf::{Error, Result};
 use pumex_text::Tokenizer;
@@ -34,7 +34,12 @@ impl Within {
     ///
     /// # Errors
     /// A source that is wrong; a function that is not there; calls that cannot be forced.
-    pub fn new(style: &Style, tokenizer: &Tokenizer, source: Option<&Source>, choice: &ToolChoice) -> Result<Within> {
+    pub fn new(
+        style: &Style,
+        tokenizer: &Tokenizer,
+        source: Option<&GrammarSource>,
+        choice: &ToolChoice,
+    ) -> Result<Within> {
         let tools = style.tools.as_ref().filter(|_| source.is_none());
         if source.is_none() && tools.is_none() {
             return Ok(Within::default());
@@ -73,7 +78,7 @@ impl Within {
 
 /// Says what of a flag's schemas is not held to.
 fn report_unenforced(flag: &str, matcher: &Matcher) {
-    matcher.dropped().iter().for_each(|what| output::say(format_args!("warning: {flag}: {what}\n")));
+    matcher.unenforced().iter().for_each(|what| output::say(format_args!("warning: {flag}: {what}\n")));
 }
 
 fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &ToolChoice) -> Result<Option<Matcher>> {

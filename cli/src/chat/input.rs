@@ -103,7 +103,7 @@ impl Highlighter for EditorHelper {
 impl Helper for EditorHelper {}
 
 /// A source of messages.
-pub enum Input {
+pub enum MessageSource {
     /// A terminal.
     Editor(Box<Editor<EditorHelper, FileHistory>>, Option<PathBuf>),
     /// A pipe or file; whether lines go on anyway.
@@ -114,14 +114,14 @@ fn readline_error(error: &ReadlineError) -> Error {
     Error::Request(format!("the terminal: {error}"))
 }
 
-impl Input {
+impl MessageSource {
     /// The terminal, if stdin is one; typed lines are kept at `history`.
     ///
     /// # Errors
     /// A terminal that cannot be used.
-    pub fn open(multiline: bool, colours: bool, history: Option<PathBuf>) -> Result<Input> {
+    pub fn open(multiline: bool, colours: bool, history: Option<PathBuf>) -> Result<MessageSource> {
         if !std::io::stdin().is_terminal() {
-            return Ok(Input::Lines(multiline));
+            return Ok(MessageSource::Lines(multiline));
         }
         // stdout is for answers: where it goes elsewhere, lines are still edited on the terminal.
         let behavior = if std::io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
@@ -134,12 +134,12 @@ impl Input {
             // There is none yet, or it cannot be read: then one begins.
             let _ = editor.load_history(path);
         }
-        Ok(Input::Editor(Box::new(editor), history))
+        Ok(MessageSource::Editor(Box::new(editor), history))
     }
 
     /// Whether a person types.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Input::Editor(..))
+        matches!(self, MessageSource::Editor(..))
     }
 
     /// Waits for the next message.
@@ -148,11 +148,12 @@ impl Input {
     /// stdin or the terminal failed.
     pub fn read(&mut self, prompt: &str) -> Result<Read> {
         let (editor, history) = match self {
-            Input::Lines(multiline) => return lines(*multiline),
-            Input::Editor(editor, history) => (editor, history),
+            MessageSource::Lines(multiline) => return lines(*multiline),
+            MessageSource::Editor(editor, history) => (editor, history),
         };
-        let asked =
-            |editor: &Editor<EditorHelper, FileHistory>| editor.helper().map(|asked| asked.typed.take()).unwrap_or_default();
+        let asked = |editor: &Editor<EditorHelper, FileHistory>| {
+            editor.helper().map(|asked| asked.typed.take()).unwrap_or_default()
+        };
         asked(editor);
         let mut before = String::new();
         let typed = loop {

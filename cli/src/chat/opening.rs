@@ -9,8 +9,8 @@ use pumex_gguf::{Error, Gguf, Result};
 use pumex_text::chat::{Json, ModelChat};
 use pumex_text::Tokenizer;
 
-use super::super::prompt_source::PromptArgs;
 use super::super::output;
+use super::super::prompt_source::PromptArgs;
 use super::args::ChatArgs;
 
 /// Largest file of functions.

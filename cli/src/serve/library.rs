@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumex_gguf::Result;
 use pumex_hub::name::{Host, Name};
-use pumex_hub::{Event, Folder, Settings, Watch};
+use pumex_hub::{Event, HubSettings, LocalFolder, Watch};
 use pumex_serve::engine::{FetchedModel, Library, Refusal, RefusalKind};
 use serde_json::{Map, Value};
 
@@ -13,8 +13,8 @@ use super::super::{fetch, options::ModelArgs};
 
 /// The folder, and where what comes to it is fetched from.
 pub struct Files {
-    folder: Folder,
-    settings: Settings,
+    folder: LocalFolder,
+    settings: HubSettings,
 }
 
 impl Files {
@@ -24,7 +24,7 @@ impl Files {
     /// Variables of the environment that say what cannot be.
     pub fn new(folder: &Path, args: &ModelArgs) -> Result<Files> {
         let settings = fetch::settings(args.hf_token.as_deref(), args.offline)?;
-        Ok(Files { folder: Folder::new(folder), settings })
+        Ok(Files { folder: LocalFolder::new(folder), settings })
     }
 }
 

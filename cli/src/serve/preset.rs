@@ -62,10 +62,10 @@ pub struct Preset {
 struct Section {
     name: String,
     line: usize,
-    keys: Vec<Key>,
+    keys: Vec<PresetKey>,
 }
 
-struct Key {
+struct PresetKey {
     line: usize,
     name: String,
     value: String,
@@ -120,7 +120,7 @@ impl Preset {
         Ok(preset)
     }
 
-    fn wrong(&self, section: &Section, key: &Key, what: &str) -> Error {
+    fn wrong(&self, section: &Section, key: &PresetKey, what: &str) -> Error {
         Error::Usage(format!("{}:{}: [{}] {}: {what}", self.path.display(), key.line, section.name, key.name))
     }
 
@@ -217,7 +217,7 @@ fn truth(value: &str) -> std::result::Result<bool, String> {
 }
 
 /// What a key says, or what is wrong with it.
-fn read_key(key: &Key) -> std::result::Result<PresetValue, String> {
+fn read_key(key: &PresetKey) -> std::result::Result<PresetValue, String> {
     let name = key.name.trim_start_matches('-').replace('_', "-");
     match name.as_str() {
         "load-on-startup" => return Ok(PresetValue::AtStart(truth(&key.value)?)),
@@ -279,7 +279,7 @@ fn sections(path: &Path, text: &str) -> Result<Vec<Section>> {
         let Some((name, value)) = line.split_once('=') else {
             return wrong(number, format!("expected [a section], key = value, or a comment, found {line:.80}"));
         };
-        let key = Key { line: number, name: name.trim().into(), value: value.trim().into() };
+        let key = PresetKey { line: number, name: name.trim().into(), value: value.trim().into() };
         match all.last_mut() {
             None if key.name == "version" && key.value == "1" => {}
             None => return wrong(number, format!("{}: expected version = 1 or a section before it", key.name)),

@@ -8,11 +8,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use pumex_dialogue::embedding::Pooling;
 use pumex_engine::Options;
 use pumex_gguf::{Error, Gguf, Result};
-use pumex_server::{DraftModel, ListedModel, Settings};
+use pumex_server::{DraftModel, ListedModel, ModelSettings};
 use pumex_text::chat::Json;
 
 use super::super::options::ModelArgs;
-use super::super::{ollama_sidecar, fetch, files, prompt_source, output, session};
+use super::super::{fetch, files, ollama_sidecar, output, prompt_source, session};
 use super::preset::{self, Preset};
 use super::Args;
 
@@ -30,7 +30,7 @@ pub fn all(args: &Args) -> Result<Vec<ListedModel>> {
 }
 
 /// Where a model comes from.
-enum Source {
+enum ModelSource {
     Demo,
     File(PathBuf),
     /// It is downloaded when it is loaded for the first time.
@@ -38,15 +38,16 @@ enum Source {
 }
 
 /// A model's name with its source.
-type NamedSource = (String, Source);
+type NamedSource = (String, ModelSource);
 
 /// The models of a preset, and of a folder beside it.
 fn preset_models(args: &Args, path: &Path) -> Result<Vec<ListedModel>> {
     let (preset, line) = (Preset::read(path)?, preset::command_line());
     let files = args.models_dir.as_deref().map_or(Ok(Vec::new()), folder_files)?;
-    let mut found: BTreeMap<String, Option<Source>> = preset.names().map(|name| (name.to_string(), None)).collect();
+    let mut found: BTreeMap<String, Option<ModelSource>> =
+        preset.names().map(|name| (name.to_string(), None)).collect();
     found.extend(files.into_iter().map(|(name, source)| (name, Some(source))));
-    let model = |(name, source): (String, Option<Source>)| {
+    let model = |(name, source): (String, Option<ModelSource>)| {
         let told = preset.of(&name, &line)?;
         let mut model = told.args.model.clone();
         if model.model.is_none() && model.hf_repo.is_none() && source.is_none() {
@@ -55,8 +56,8 @@ fn preset_models(args: &Args, path: &Path) -> Result<Vec<ListedModel>> {
         }
         let fetched = model.hf_repo.is_some() || model.model_url.is_some();
         let source = match (model.model.clone(), source) {
-            (Some(path), _) => Source::File(path),
-            (None, _) if fetched => Source::Fetched(Box::new(model)),
+            (Some(path), _) => ModelSource::File(path),
+            (None, _) if fetched => ModelSource::Fetched(Box::new(model)),
             (None, Some(source)) => source,
             (None, None) => return Err(preset.has_no_file(&name)),
         };
@@ -82,13 +83,13 @@ fn list_sources(args: &Args) -> Result<Vec<NamedSource>> {
         args.model.model.as_ref().filter(|path| !path.exists()).map(|path| path.to_string_lossy().into_owned());
     if let Some(paths) = several.filter(|text| text.contains(',')) {
         let paths = paths.split(',').filter(|path| !path.is_empty()).map(PathBuf::from);
-        return Ok(paths.map(|path| (stem(&path), Source::File(path))).collect());
+        return Ok(paths.map(|path| (stem(&path), ModelSource::File(path))).collect());
     }
     Ok(match fetch::model(&ModelArgs::clone(&args.model))? {
-        Some(path) => vec![(stem(&path), Source::File(path))],
+        Some(path) => vec![(stem(&path), ModelSource::File(path))],
         None => {
             output::say(format_args!("{}\n", session::DEMO_NOTE));
-            vec![("demo".into(), Source::Demo)]
+            vec![("demo".into(), ModelSource::Demo)]
         }
     })
 }
@@ -106,12 +107,12 @@ fn folder_files(folder: &Path) -> Result<Vec<NamedSource>> {
         let paths = std::fs::read_dir(&folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut models = paths.filter(|path| is_model(path) && path.is_file());
         let only = models.next().filter(|_| models.next().is_none());
-        Some((named_by(&name), Source::File(only?)))
+        Some((model_name_of_file(&name), ModelSource::File(only?)))
     };
     let mut found: Vec<NamedSource> = files
         .into_iter()
         .filter(|path| is_model(path))
-        .map(|path| (named_by(&stem(&path)), Source::File(path)))
+        .map(|path| (model_name_of_file(&stem(&path)), ModelSource::File(path)))
         .collect();
     found.extend(folders.into_iter().filter_map(inside));
     found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -121,12 +122,12 @@ fn folder_files(folder: &Path) -> Result<Vec<NamedSource>> {
 
 /// The model's name that a file or folder of a folder of models has.
 #[cfg(feature = "download")]
-fn named_by(file: &str) -> String {
+fn model_name_of_file(file: &str) -> String {
     pumex_hub::unescape(file)
 }
 
 #[cfg(not(feature = "download"))]
-fn named_by(file: &str) -> String {
+fn model_name_of_file(file: &str) -> String {
     file.to_string()
 }
 
@@ -138,15 +139,15 @@ fn is_model(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "gguf") && !later && !name.starts_with("mmproj")
 }
 
-fn list_model(args: &Args, name: String, source: Source, single: bool) -> Result<ListedModel> {
+fn list_model(args: &Args, name: String, source: ModelSource, single: bool) -> Result<ListedModel> {
     let mut aliases: Vec<String> = if single { args.http.alias.clone() } else { Vec::new() };
     aliases.retain(|alias| !alias.is_empty());
     aliases.sort();
     // As with llama.cpp, the first alias is the name.
     let name = aliases.first().cloned().unwrap_or(name);
     let path = match &source {
-        Source::File(path) => Some(path.clone()),
-        Source::Demo | Source::Fetched(_) => None,
+        ModelSource::File(path) => Some(path.clone()),
+        ModelSource::Demo | ModelSource::Fetched(_) => None,
     };
     path.iter().for_each(|path| files::reads(path));
     let meta = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
@@ -158,7 +159,7 @@ fn list_model(args: &Args, name: String, source: Source, single: bool) -> Result
     Ok(ListedModel { aliases, tags, path, file, idle, ..ListedModel::new(settings(args, name, source)?) })
 }
 
-fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
+fn settings(args: &Args, name: String, source: ModelSource) -> Result<ModelSettings> {
     let mut adapters = args.adapters.loras()?;
     if args.lora_init_without_apply {
         adapters.iter_mut().for_each(|(_, scale)| *scale = 0.0);
@@ -168,12 +169,12 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     let facts = args.model.facts.clone();
     let open = move |scales: &[f32]| {
         let gguf = match &source {
-            Source::File(path) => ollama_sidecar::apply(Gguf::open_with(path, access)?),
-            Source::Fetched(model) => match fetch::model(model)? {
+            ModelSource::File(path) => ollama_sidecar::apply(Gguf::open_with(path, access)?),
+            ModelSource::Fetched(model) => match fetch::model(model)? {
                 Some(path) => ollama_sidecar::apply(Gguf::open_with(&path, access)?),
                 None => session::demo()?,
             },
-            Source::Demo => session::demo()?,
+            ModelSource::Demo => session::demo()?,
         };
         let gguf = flags.attach_scaled(facts.apply(gguf)?, Some(scales))?;
         if engine.auto {
@@ -198,7 +199,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     let count = |n: i64| usize::try_from(n).ok();
     let (asked, auto) = (usize::try_from(args.parallel).ok().filter(|n| *n > 0), 4);
     let pooling = args.pooling.map(super::pooling).or(args.reranking.then_some(Pooling::Rank));
-    Ok(Settings {
+    Ok(ModelSettings {
         projector: Some(args.projector.opener(&args.model, &args.engine)),
         adapters,
         engine: pumex_engine::Options {
@@ -229,7 +230,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
         draft: draft(args),
         step_log: args.log_steps.clone(),
         prompt_rows: (args.prompt_rows as usize).next_power_of_two(),
-        ..Settings::new(name, Arc::new(open))
+        ..ModelSettings::new(name, Arc::new(open))
     })
 }
 

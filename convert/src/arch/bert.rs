@@ -1,6 +1,6 @@
 //! BERT and Nomic BERT: encoders.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::PLAIN;
 use super::qwen::pooling;
 use super::rows::{free, may, must, Any, Ff, TensorRow, Vocab, Width};
@@ -8,7 +8,7 @@ use super::table::Family;
 use super::{usual_name, Model};
 use crate::config::Config;
 use crate::content::Weights;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::{json, Value as Json};
 
@@ -101,11 +101,11 @@ fn modify(model: &Model, name: &str, weights: Weights) -> std::result::Result<Ve
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
-    keys.set("attention.causal", Value::Bool(false));
+    let mut keys = FamilyKeys::new(model, meta);
+    keys.set("attention.causal", MetaValue::Bool(false));
     pooling(model, meta)?;
     let labels: Vec<String> = labels(&model.config).into_iter().map(|(_, text)| text).collect();
-    meta.set(model.key("classifier.output_labels"), Value::Strs(labels));
+    meta.set(model.key("classifier.output_labels"), MetaValue::Strs(labels));
     Ok(())
 }
 

@@ -1,15 +1,15 @@
 //! Phi 3 and 4: fused matrices, two sets of factors of rotations.
 
-use super::parameters::{full, Keys};
+use super::parameters::{full, FamilyKeys};
 use super::plain::{fill, fill_heads, ENDS, NORMS, PLAIN};
 use super::rows::{must, Any, Ff, TensorRow, Width, Q};
 use super::table::Family;
 use super::Model;
 use crate::config::Config;
 use crate::content::{Content, Weights};
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::json;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::{json, Value as Json};
 
@@ -36,7 +36,7 @@ fn rotary_dims(model: &Model) -> Result<u32> {
 }
 
 /// Factors of rotations for texts up to the first length and past it.
-fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn factors(model: &Model, _: &ModelFolder, meta: &mut Meta) -> Result<Vec<(String, Content)>> {
     let rope = model.config.rope();
     let wrong = |what: String| Error::file(&model.config.path, format!("rope_scaling.{what}"));
     let list = |key: &str| rope.get(key).and_then(Json::as_array).filter(|l| !l.is_empty());
@@ -53,7 +53,7 @@ fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Co
         Some("yarn") => 0.1 * scale.ln() + 1.0,
         other => return Err(wrong(format!("type: expected longrope or yarn, found {}", other.unwrap_or("none")))),
     };
-    Keys::new(model, meta).f32("rope.scaling.attn_factor", if scale > 1.0 { factor } else { 1.0 });
+    FamilyKeys::new(model, meta).f32("rope.scaling.attn_factor", if scale > 1.0 { factor } else { 1.0 });
     let half = rotary_dims(model)? as usize;
     let mut out = Vec::new();
     for (key, list, name) in
@@ -72,7 +72,7 @@ fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     let (c, first, rotated) = (&model.config, original(model)?, rotary_dims(model)?);
     let theta = full(&c.rope()).get("rope_theta").and_then(Json::as_f64);
     let theta = theta.ok_or_else(|| Error::file(&c.path, "rope_theta: expected a number, found none"))?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.u32("context_length", c.u32(&["n_positions", "max_position_embeddings"])?);
     keys.u32("rope.scaling.original_context_length", first);
     keys.u32("embedding_length", c.u32(&["hidden_size", "n_embd"])?);
@@ -83,10 +83,10 @@ fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     keys.f32("attention.layer_norm_rms_epsilon", c.f64("rms_norm_eps")?);
     keys.u32("rope.dimension_count", rotated);
     keys.f32("rope.freq_base", theta);
-    meta.set("general.file_type", Value::U32(file_type));
+    meta.set("general.file_type", MetaValue::U32(file_type));
     // 0 where there is none: so Phi 4 is told apart.
     let window = c.opt_u32(&["sliding_window"])?.unwrap_or(0);
-    meta.set(model.key("attention.sliding_window"), Value::U32(window));
+    meta.set(model.key("attention.sliding_window"), MetaValue::U32(window));
     Ok(())
 }
 

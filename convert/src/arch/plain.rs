@@ -1,11 +1,11 @@
 //! What a family is where it says nothing else.
 
 use super::rows::{may, must, Ff, Head, TensorPresence, TensorRow, Vocab, Width, K, Q};
-use super::table::{Experts, Family};
+use super::table::{ExpertLayout, Family};
 use super::{parameters, usual_name, Model};
 use crate::config::Config;
 use crate::content::{Content, Weights};
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::metadata::Meta;
 use crate::Result;
 use serde_json::json;
@@ -34,7 +34,7 @@ pub fn as_it_is(_: &Model, name: &str, weights: Weights) -> std::result::Result<
     Ok(vec![(name.to_string(), weights)])
 }
 
-fn nothing(_: &Model, _: &Folder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn nothing(_: &Model, _: &ModelFolder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
     Ok(Vec::new())
 }
 
@@ -108,7 +108,7 @@ pub const FEED_FORWARD: &[TensorRow] = &[
 ];
 
 /// Experts as `model.layers.N.mlp.experts.N.NAME_proj`.
-pub const EXPERTS: Experts = Experts {
+pub const EXPERTS: ExpertLayout = ExpertLayout {
     part: "mlp.experts.",
     parts: ["down_proj", "gate_proj", "up_proj"],
     name: |layer, expert, part| format!("model.layers.{layer}.mlp.experts.{expert}.{part}.weight"),

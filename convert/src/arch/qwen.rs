@@ -1,12 +1,12 @@
 //! Qwen 2, Qwen 3 and its mixtures.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::{fill, ATTENTION, BIASES, ENDS, EXPERTS, FEED_FORWARD, HEAD_NORMS, NORMS, PLAIN};
 use super::rows::{some, ExpertFf, Experts as E, Ff, TensorRow, Width};
 use super::table::Family;
 use super::Model;
 use crate::content::Weights;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{json, Error, Result};
 use serde_json::json;
 
@@ -57,7 +57,7 @@ pub fn pooling(model: &Model, meta: &mut Meta) -> Result<()> {
         Some("lasttoken") => 3,
         _ => return Err(Error::file(&path, "expected pooling by mean, cls or lasttoken, found another")),
     };
-    meta.set(model.key("pooling_type"), Value::U32(kind));
+    meta.set(model.key("pooling_type"), MetaValue::U32(kind));
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
 
 fn parameters_of_mixtures(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.copy_u32("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.copy_u32("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])
 }

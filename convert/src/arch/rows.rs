@@ -72,13 +72,18 @@ pub const fn free(from: &'static str, to: &'static str, dims: &'static [Dim]) ->
 }
 
 /// A tensor that layers have for which `of` holds.
-pub const fn some(from: &'static str, to: &'static str, dims: &'static [Dim], of: fn(&Model, usize) -> bool) -> TensorRow {
+pub const fn some(
+    from: &'static str,
+    to: &'static str,
+    dims: &'static [Dim],
+    of: fn(&Model, usize) -> bool,
+) -> TensorRow {
     TensorRow { from, to, dims, need: TensorPresence::Some(of) }
 }
 
 /// What dimensions are in a model; none where nothing says.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct ModelSizes {
     width: Option<usize>,
     vocab: Option<usize>,
     q: Option<usize>,
@@ -89,12 +94,12 @@ pub struct Sizes {
     experts: Option<usize>,
 }
 
-impl Sizes {
+impl ModelSizes {
     /// A model's.
     ///
     /// # Errors
     /// Hyper-parameters that are no numbers.
-    pub fn of(model: &Model) -> Result<Sizes> {
+    pub fn of(model: &Model) -> Result<ModelSizes> {
         let c = &model.config;
         let size = |keys: &[&str]| c.opt_u32(keys).map(|n| n.map(|n| n as usize));
         let heads = size(&["num_attention_heads", "n_head", "n_heads"])?;
@@ -103,7 +108,7 @@ impl Sizes {
         let kv =
             c.first(&["num_key_value_heads", "n_kv_heads"]).and_then(|(_, v)| v.as_u64()).map(|n| n as usize).or(heads);
         let times = |a: Option<usize>| a?.checked_mul(head?);
-        Ok(Sizes {
+        Ok(ModelSizes {
             width,
             vocab: size(&["vocab_size"])?,
             q: times(heads),
@@ -164,7 +169,7 @@ pub fn gguf(model: &Model, name: &str) -> Option<String> {
 ///
 /// # Errors
 /// One that is missing, or of another shape.
-pub fn check(model: &Model, sizes: &Sizes, found: &[(&str, Vec<usize>)]) -> Result<()> {
+pub fn check(model: &Model, sizes: &ModelSizes, found: &[(&str, Vec<usize>)]) -> Result<()> {
     let by_name: BTreeMap<&str, &Vec<usize>> = found.iter().map(|(name, shape)| (*name, shape)).collect();
     let wrong = |what: String| Error::file(&model.dir, what);
     for row in model.family.rows.iter().flat_map(|rows| rows.iter()) {
@@ -197,7 +202,7 @@ pub fn check(model: &Model, sizes: &Sizes, found: &[(&str, Vec<usize>)]) -> Resu
 }
 
 /// Whether a shape is a row's.
-fn fit(row: &TensorRow, sizes: &Sizes, shape: &[usize]) -> std::result::Result<(), String> {
+fn fit(row: &TensorRow, sizes: &ModelSizes, shape: &[usize]) -> std::result::Result<(), String> {
     let expected: Vec<Option<usize>> = row.dims.iter().map(|d| sizes.get(*d)).collect();
     let fits = shape.len() == expected.len() && shape.iter().zip(&expected).all(|(n, e)| e.is_none_or(|e| e == *n));
     if fits && !shape.contains(&0) {
@@ -211,7 +216,7 @@ fn fit(row: &TensorRow, sizes: &Sizes, shape: &[usize]) -> std::result::Result<(
 ///
 /// # Errors
 /// As text: another one than the table has.
-pub fn check_one(model: &Model, sizes: &Sizes, gguf: &str, shape: &[usize]) -> std::result::Result<(), String> {
+pub fn check_one(model: &Model, sizes: &ModelSizes, gguf: &str, shape: &[usize]) -> std::result::Result<(), String> {
     let stem = gguf.strip_suffix(".weight").unwrap_or(gguf);
     let row = model.family.rows.iter().flat_map(|rows| rows.iter()).find(|row| fits(row.to, stem).is_some());
     row.map_or(Ok(()), |row| fit(row, sizes, shape))

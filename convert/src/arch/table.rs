@@ -1,16 +1,18 @@
 //! The table of families, and what a row says.
 
 use super::rows::TensorRow;
-use super::{bert, deepseek2, gemma, gpt_oss, granite, lfm2, llama, olmo2, phi3, qwen, Model, NamedWeights, NamedContents};
+use super::{
+    bert, deepseek2, gemma, gpt_oss, granite, lfm2, llama, olmo2, phi3, qwen, Model, NamedContents, NamedWeights,
+};
 use crate::config::Config;
 use crate::content::Weights;
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::metadata::Meta;
 use crate::Result;
 
 /// How a family's experts come: one by one, to be put together.
 #[derive(Clone, Copy, Debug)]
-pub struct Experts {
+pub struct ExpertLayout {
     /// What all their names have.
     pub part: &'static str,
     /// The matrices of an expert, in the order of the file.
@@ -45,9 +47,9 @@ pub struct Family {
     /// What a stored tensor becomes.
     pub(crate) modify: fn(&Model, &str, Weights) -> NamedWeights,
     /// How experts come.
-    pub(crate) experts: Option<Experts>,
+    pub(crate) experts: Option<ExpertLayout>,
     /// Tensors, by their GGUF names, that come first.
-    pub(crate) extra: fn(&Model, &Folder, &mut Meta) -> Result<NamedContents>,
+    pub(crate) extra: fn(&Model, &ModelFolder, &mut Meta) -> Result<NamedContents>,
     /// Hyper-parameters; the number is `general.file_type`.
     pub(crate) parameters: fn(&Model, u32, &mut Meta) -> Result<()>,
     /// The vocabulary.

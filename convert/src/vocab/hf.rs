@@ -1,6 +1,6 @@
 //! `tokenizer.json`, by the crate `tokenizers`: tokens, added tokens and what they are.
 
-use super::{looks_special, pre, TokenKind, Source, Tokens};
+use super::{looks_special, pre, TokenKind, Tokens, VocabularySource};
 use crate::json::{self, Object};
 use crate::{Error, Result};
 use serde_json::Value;
@@ -65,7 +65,7 @@ impl Read {
     ///
     /// # Errors
     /// Files that are missing or not what they should be.
-    pub fn new(source: &Source<'_>) -> Result<Read> {
+    pub fn new(source: &VocabularySource<'_>) -> Result<Read> {
         let path = source.dir.join("tokenizer.json");
         let bytes = json::bytes(&path)?.ok_or_else(|| Error::file(&path, "expected a tokenizer, found none"))?;
         let wrong =
@@ -130,7 +130,7 @@ impl Read {
 ///
 /// # Errors
 /// Files that are missing or not what they should be, and a pre-tokenizer that is not known.
-pub fn base(source: &Source<'_>) -> Result<(Tokens, String)> {
+pub fn base(source: &VocabularySource<'_>) -> Result<(Tokens, String)> {
     let read = Read::new(source)?;
     let size = source.vocab_size()?.unwrap_or(read.texts.len());
     let largest = read.texts.last_key_value().map_or(0, |(id, _)| *id);

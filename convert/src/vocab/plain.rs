@@ -1,6 +1,6 @@
 //! Vocabularies of `tokenizer.json` that stand for a SentencePiece model: BPE that falls back to bytes.
 
-use super::{TokenKind, Source, Tokens};
+use super::{TokenKind, Tokens, VocabularySource};
 use crate::json;
 use crate::vocab::hf;
 use crate::Result;
@@ -25,7 +25,7 @@ pub fn is_byte_fallback(dir: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// Files that are not what they should be.
-pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
+pub fn tokens(source: &VocabularySource<'_>) -> Result<Tokens> {
     let read = hf::Read::new(source)?;
     let base = read.base_len();
     let added = read.list_added_ids();

@@ -1,7 +1,7 @@
 //! Special tokens, what is put around texts, chat templates and normalizers: what a tokenizer's files say beside its tokens.
 
 use crate::json::{self, Object};
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -333,15 +333,15 @@ impl Special {
 
     /// Sets the keys.
     pub fn put(self, meta: &mut Meta) {
-        meta.set("tokenizer.ggml.merges", Value::Strs(self.merges));
+        meta.set("tokenizer.ggml.merges", MetaValue::Strs(self.merges));
         for (kind, id) in self.ids {
             if let Some(key) = id_key(&kind) {
-                meta.set(key, Value::U32(id));
+                meta.set(key, MetaValue::U32(id));
             }
         }
         for (kind, add) in self.add {
             if let Some(key) = add_key(&kind) {
-                meta.set(key, Value::Bool(add));
+                meta.set(key, MetaValue::Bool(add));
             }
         }
         let safe =
@@ -359,15 +359,15 @@ impl Special {
                 }
             }
         }
-        meta.set("tokenizer.chat_templates", Value::Strs(names));
+        meta.set("tokenizer.chat_templates", MetaValue::Strs(names));
         if let Some(template) = default {
             meta.set("tokenizer.chat_template", template);
         }
         if let Some(is) = self.lowercase {
-            meta.set("tokenizer.ggml.normalizer.lowercase", Value::Bool(is));
+            meta.set("tokenizer.ggml.normalizer.lowercase", MetaValue::Bool(is));
         }
         if let Some(is) = self.strip_accents {
-            meta.set("tokenizer.ggml.normalizer.strip_accents", Value::Bool(is));
+            meta.set("tokenizer.ggml.normalizer.strip_accents", MetaValue::Bool(is));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! SentencePiece models: the part of their protobuf that has the pieces, and tokens that other files add.
 
-use super::{looks_special, TokenKind, Source, Tokens};
+use super::{looks_special, TokenKind, Tokens, VocabularySource};
 use crate::json::{self, Object};
 use crate::{Error, Result};
 use serde_json::Value;
@@ -17,7 +17,7 @@ struct Piece {
 struct Fields<'a>(&'a [u8]);
 
 /// A field's value.
-enum Field<'a> {
+enum ProtobufField<'a> {
     Number(u64),
     Word(u32),
     Bytes(&'a [u8]),
@@ -44,16 +44,16 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field's number and value; none where the bytes are no field.
-    fn next(&mut self) -> Option<(u64, Field<'a>)> {
+    fn next(&mut self) -> Option<(u64, ProtobufField<'a>)> {
         let key = self.number()?;
         let value = match key & 7 {
-            0 => Field::Number(self.number()?),
-            1 => Field::Bytes(self.take(8)?),
+            0 => ProtobufField::Number(self.number()?),
+            1 => ProtobufField::Bytes(self.take(8)?),
             2 => {
                 let len = usize::try_from(self.number()?).ok()?;
-                Field::Bytes(self.take(len)?)
+                ProtobufField::Bytes(self.take(len)?)
             }
-            5 => Field::Word(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
+            5 => ProtobufField::Word(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
             _ => return None,
         };
         Some((key >> 3, value))
@@ -64,10 +64,10 @@ fn piece(bytes: &[u8]) -> Option<Piece> {
     let (mut fields, mut piece) = (Fields(bytes), Piece { text: String::new(), score: 0.0, kind: TokenKind::Normal });
     while !fields.0.is_empty() {
         match fields.next()? {
-            (1, Field::Bytes(text)) => piece.text = String::from_utf8(text.to_vec()).ok()?,
-            (2, Field::Word(bits)) => piece.score = f32::from_bits(bits),
+            (1, ProtobufField::Bytes(text)) => piece.text = String::from_utf8(text.to_vec()).ok()?,
+            (2, ProtobufField::Word(bits)) => piece.score = f32::from_bits(bits),
             // What users define is no more than a piece here.
-            (3, Field::Number(kind)) => {
+            (3, ProtobufField::Number(kind)) => {
                 piece.kind = match kind {
                     1 | 4 => TokenKind::Normal,
                     2 => TokenKind::Unknown,
@@ -89,7 +89,7 @@ fn pieces(path: &Path) -> Result<Vec<Piece>> {
     while !fields.0.is_empty() {
         let at = bytes.len() - fields.0.len();
         let what = || Error::file(path, format!("expected a SentencePiece model, found something else at byte {at}"));
-        if let (1, Field::Bytes(bytes)) = fields.next().ok_or_else(what)? {
+        if let (1, ProtobufField::Bytes(bytes)) = fields.next().ok_or_else(what)? {
             pieces.push(piece(bytes).ok_or_else(what)?);
         }
     }
@@ -100,7 +100,7 @@ fn pieces(path: &Path) -> Result<Vec<Piece>> {
 }
 
 /// The pieces, and ids without one up to the size of the vocabulary.
-fn read_pieces(source: &Source<'_>) -> Result<Tokens> {
+fn read_pieces(source: &VocabularySource<'_>) -> Result<Tokens> {
     let pieces = pieces(&source.dir.join("tokenizer.model"))?;
     let size = source.vocab_size()?.filter(|n| *n > 0).unwrap_or(pieces.len());
     let mut tokens = Tokens::unused(&source.config.path, size, -10000.0)?;
@@ -142,7 +142,7 @@ fn decoder(dir: &Path) -> Result<Vec<(usize, String, bool)>> {
 ///
 /// # Errors
 /// Files that are missing or not what they should be.
-pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
+pub fn tokens(source: &VocabularySource<'_>) -> Result<Tokens> {
     let mut tokens = read_pieces(source)?;
     for (id, text, special) in decoder(source.dir)? {
         if id >= tokens.texts.len() {
@@ -161,7 +161,7 @@ pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
 ///
 /// # Errors
 /// As [`tokens`].
-pub fn tokens_of_phi(source: &Source<'_>) -> Result<Tokens> {
+pub fn tokens_of_phi(source: &VocabularySource<'_>) -> Result<Tokens> {
     let mut tokens = read_pieces(source)?;
     let path = source.dir.join("tokenizer.json");
     let tokenizer = json::object(&path)?.unwrap_or_default();

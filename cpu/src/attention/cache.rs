@@ -148,7 +148,12 @@ impl Cache {
     }
 
     /// Writes keys `[kv_heads * k_dim]` and values `[kv_heads * v_dim]` of positions; `row(i)` gives both of place `i`.
-    pub fn write<'a>(&mut self, cpu: &Cpu, places: &[CacheWrite], row: &(dyn Fn(usize) -> (&'a [f32], &'a [f32]) + Sync)) {
+    pub fn write<'a>(
+        &mut self,
+        cpu: &Cpu,
+        places: &[CacheWrite],
+        row: &(dyn Fn(usize) -> (&'a [f32], &'a [f32]) + Sync),
+    ) {
         let Some(most) = places.iter().map(|p| p.block).max() else { return };
         self.reach(most);
         let (k_bytes, v_bytes, block_bytes) = (self.k_bytes(), self.v_bytes(), self.block_bytes());

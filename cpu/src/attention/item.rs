@@ -2,20 +2,20 @@
 
 use super::cache::{Cache, Elements};
 use super::prefetch::Next;
-use super::{Bias, Queries, Scores, VisibleRange, BLOCK};
+use super::{Bias, Queries, ScoreRules, VisibleRange, BLOCK};
 use crate::float::{Brain, Element, Float, Half, Single};
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::Isa;
 use std::cell::RefCell;
 
 /// What is the same for all items of an op.
-pub(super) struct Rules<'a> {
+pub(super) struct AttentionRules<'a> {
     /// Query heads per key/value head.
     pub group: usize,
-    pub scores: &'a Scores<'a>,
+    pub scores: &'a ScoreRules<'a>,
 }
 
-impl Rules<'_> {
+impl AttentionRules<'_> {
     /// What results are multiplied with before they are divided by the sum: all terms of the softmax are relative to the largest
     /// score, which the sink may exceed.
     pub fn with_sink(&self, head: usize, most: f32, sum: f32) -> (f32, f32) {
@@ -80,7 +80,7 @@ fn fit(v: &mut Vec<f32>, len: usize) {
 pub(super) type Take<'a> = dyn FnMut(usize, usize, &[f32], f32, f32) + 'a;
 
 /// Runs an item.
-pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &AttentionItem<'_>, take: &mut Take<'_>) {
+pub(super) fn run(isa: Isa, rules: &AttentionRules<'_>, job: &AttentionItem<'_>, take: &mut Take<'_>) {
     assert!(isa.is_here());
     ROOM.with_borrow_mut(|room| {
         let (cache, group) = (job.cache, rules.group);
@@ -160,7 +160,13 @@ pub(super) fn products<'a>(
 }
 
 /// One block of positions from `at` on, and which follows.
-fn step(isa: Isa, rules: &Rules<'_>, job: &AttentionItem<'_>, (at, block, next): (usize, u32, Option<u32>), room: &mut AttentionScratch) {
+fn step(
+    isa: Isa,
+    rules: &AttentionRules<'_>,
+    job: &AttentionItem<'_>,
+    (at, block, next): (usize, u32, Option<u32>),
+    room: &mut AttentionScratch,
+) {
     let (cache, group) = (job.cache, rules.group);
     let (k_dim, v_pad, queries) = (cache.k_dim, cache.v_pad(), job.seen.len() * group);
     let last = job.seen.iter().map(|s| s.last).max().unwrap_or(0);

@@ -2,13 +2,13 @@
 
 use super::cache::SLAB;
 use super::item::{self, AttentionScratch};
-use super::{Cache, Elements, CacheWrite, BLOCK};
+use super::{Cache, CacheWrite, Elements, BLOCK};
 use crate::buffer::DisjointParts;
 use crate::{Cpu, Isa};
 
 /// Small heads of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Index<'a> {
+pub struct IndexerHeads<'a> {
     /// `[heads, k_dim]`
     pub q: &'a [f32],
     /// How many.
@@ -71,7 +71,7 @@ impl Cache {
     }
 
     /// Scores of the first head's keys: `Σ_h weight[h] * max(q_h · key, 0)`. Places of one block follow each other.
-    pub fn index(&self, isa: Isa, index: &Index<'_>, places: impl Iterator<Item = CacheWrite>, out: &mut [f32]) {
+    pub fn index(&self, isa: Isa, index: &IndexerHeads<'_>, places: impl Iterator<Item = CacheWrite>, out: &mut [f32]) {
         AttentionScratch::with(|room| {
             let mut block = None;
             let mut all = [0f32; BLOCK];

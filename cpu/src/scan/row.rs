@@ -1,6 +1,6 @@
 //! One row after the other: the state is gone over once, a few of its rows at a time.
 
-use super::{ScanOutput, Scan};
+use super::{Scan, ScanOutput};
 use crate::simd::{entries, Simd, LANES};
 use std::ops::Range;
 

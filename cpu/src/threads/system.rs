@@ -69,7 +69,7 @@ fn quota_by(read: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
 
 /// Processors that the process may run on; none where the system does not tell.
 #[cfg(target_os = "linux")]
-pub(super) fn allowed() -> Vec<usize> {
+pub(super) fn allowed_processors() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     set.map_or(Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|p| set.is_set(*p)).collect())
 }
@@ -96,7 +96,7 @@ pub(super) fn here() -> usize {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn allowed() -> Vec<usize> {
+pub(super) fn allowed_processors() -> Vec<usize> {
     Vec::new()
 }
 

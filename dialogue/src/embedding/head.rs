@@ -12,7 +12,7 @@ struct Linear {
 }
 
 /// Products behind pooling.
-pub struct Head {
+pub struct ClassifierHead {
     /// Which rows of a text the classifier takes.
     pub(super) pooling: Pooling,
     /// Names of the scores; empty if the file has none.
@@ -76,13 +76,13 @@ impl Linear {
     }
 }
 
-impl Head {
+impl ClassifierHead {
     /// Reads what the file has for vectors of `width`. `ahead`: whether rows see those that come later, so that the first one
     /// knows all of its text.
     ///
     /// # Errors
     /// `wrong_shape` or `type_not_allowed_for_role`, naming the tensor.
-    pub fn read(gguf: &Gguf, width: usize, ahead: bool) -> Result<Head> {
+    pub fn read(gguf: &Gguf, width: usize, ahead: bool) -> Result<ClassifierHead> {
         let (meta, arch) = (gguf.meta(), gguf.meta().arch()?);
         let (mut dense, mut at) = (Vec::new(), width);
         for name in ["dense_2", "dense_3"] {
@@ -103,7 +103,7 @@ impl Head {
             _ => arch == "modern-bert",
         };
         let one = if ahead { Pooling::Cls } else { Pooling::Last };
-        Ok(Head {
+        Ok(ClassifierHead {
             pooling: if mean { Pooling::Mean } else { one },
             labels: meta.opt_strings(&format!("{arch}.classifier.output_labels")).unwrap_or_default().map_or_else(
                 Vec::new, // an empty array has any type

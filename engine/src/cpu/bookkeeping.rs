@@ -1,7 +1,7 @@
 //! What every interpreter on the CPU keeps between steps beside its numbers: sampled ids, finished steps, sums of squares.
 
 use super::ops::{self, Route};
-use crate::session::{Blocks, Session};
+use crate::session::{BlockAllocator, Session};
 use pumex_gguf::{Error, Result};
 use pumex_plan::Plan;
 use pumex_step::sample::Shortlist;
@@ -41,7 +41,7 @@ impl Books {
     }
 
     /// A step of these rows starts, which are admitted.
-    pub fn start(&mut self, blocks: &Blocks, rows: &[Row]) {
+    pub fn start(&mut self, blocks: &BlockAllocator, rows: &[Row]) {
         self.ids.clear();
         self.positions.clear();
         self.positions.extend(rows.iter().map(|row| blocks.position(row)));

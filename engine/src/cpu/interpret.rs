@@ -1,6 +1,6 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
-use super::general::{apply_gate, Env, Floats};
+use super::general::{apply_gate, Env, WeightFloats};
 use super::{ops, Reference};
 use pumex_cpu::attention::Elements;
 use pumex_gguf::Gguf;
@@ -212,7 +212,7 @@ impl Reference<'_> {
             let seen = (spec.mask.first(pos, extent), spec.mask.last(pos, extent));
             let seen = sight.of(spec.mask, seen, rows[i].group());
             let list = list.map(|(list, width)| &list[i * width..][..width]);
-            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, seen, list };
+            let of = ops::AttentionRows { spec, scale, sinks: sinks.as_deref(), biases, seen, list };
             of.attend(&q[i * width..][..width], (k, v), pos, out);
         });
         self.values[out.0] = result;
@@ -263,14 +263,14 @@ pub(super) struct FileWeights<'a> {
 }
 
 impl FileWeights<'_> {
-    fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
+    fn matrix(&self, w: Weight) -> ops::StoredMatrix<'_> {
         let info = &self.plan.weights[w.0];
         let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
-        ops::Matrix { data, rows: info.rows, cols: info.cols, format: info.format }
+        ops::StoredMatrix { data, rows: info.rows, cols: info.cols, format: info.format }
     }
 }
 
-impl Floats for FileWeights<'_> {
+impl WeightFloats for FileWeights<'_> {
     fn vector(&self, w: Weight) -> Cow<'_, [f32]> {
         let matrix = self.matrix(w);
         Cow::Owned((0..matrix.rows).flat_map(|row| matrix.row(row)).collect())

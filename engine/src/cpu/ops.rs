@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use std::cell::RefCell;
 
 /// A stored matrix `[rows, cols]`.
-pub struct Matrix<'a> {
+pub struct StoredMatrix<'a> {
     /// Blocks, row after row; if there are fewer rows, they repeat.
     pub data: &'a [u8],
     /// Output features.
@@ -17,7 +17,7 @@ pub struct Matrix<'a> {
     pub format: &'static Format,
 }
 
-impl Matrix<'_> {
+impl StoredMatrix<'_> {
     /// Decodes a row.
     pub fn decode(&self, row: usize, out: &mut [f32]) {
         let len = self.cols / self.format.block_len * self.format.block_bytes;
@@ -156,7 +156,7 @@ pub fn turn(head: &mut [f32], rope: Rope, turns: impl Iterator<Item = (f32, f32)
 }
 
 /// How one layer's rows attend.
-pub struct Scores<'a> {
+pub struct AttentionRows<'a> {
     /// Heads, mask and rules.
     pub spec: &'a AttentionSpec,
     /// The factor of the scores.
@@ -171,7 +171,7 @@ pub struct Scores<'a> {
     pub list: Option<&'a [f32]>,
 }
 
-impl Scores<'_> {
+impl AttentionRows<'_> {
     /// Attention of one row at `pos`: `qkv` is the row, `k` and `v` the sequence's cache; writes `[heads * v_dim]`.
     pub fn attend(&self, qkv: &[f32], (k, v): (&[f32], &[f32]), pos: usize, out: &mut [f32]) {
         let s = self.spec;

@@ -51,7 +51,8 @@ impl StateHeader {
             return Err(std::io::Error::other(what));
         }
         let first = (0..stores).map(|_| Ok(size(word()?))).collect::<Result<_>>()?;
-        let mut medium = || Ok(PlacedMedium { at: size(word()?), n: size(word()?), n_pos: size(word()?), hash: word()? });
+        let mut medium =
+            || Ok(PlacedMedium { at: size(word()?), n: size(word()?), n_pos: size(word()?), hash: word()? });
         let media = (0..media).map(|_| medium()).collect::<Result<_>>()?;
         Ok(StateHeader { held, source, first, media })
     }

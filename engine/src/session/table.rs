@@ -7,7 +7,7 @@ pub const RING_BACK: usize = KV_BLOCK;
 
 /// Positions of a sequence that a step writes: `from..to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct PositionSpan {
     /// Which sequence.
     pub seq: usize,
     /// The first.
@@ -33,14 +33,14 @@ pub enum Rule {
 
 /// Blocks of one sequence in one store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct BlockTable {
     /// Which block of the sequence the first of `blocks` is; above 0 only in a ring.
     pub first: usize,
     /// From that one on, without gaps.
     pub blocks: Vec<u32>,
 }
 
-impl Table {
+impl BlockTable {
     /// One past the last block of the sequence.
     pub fn end(&self) -> usize {
         self.first + self.blocks.len()
@@ -49,7 +49,7 @@ impl Table {
 
 impl Rule {
     /// Blocks of the sequence that a step writes to, if it writes the positions of `span`.
-    pub fn written_blocks(self, span: Span) -> std::ops::Range<usize> {
+    pub fn written_blocks(self, span: PositionSpan) -> std::ops::Range<usize> {
         match self {
             Rule::Paged | Rule::Ring { .. } => span.from / KV_BLOCK..span.to.div_ceil(KV_BLOCK),
             Rule::Recurrent => 0..1,
@@ -92,7 +92,7 @@ impl Rule {
 
     /// Whether a sequence whose blocks `table` has can go on at `from`, with `held` positions until now: what rows from there
     /// on read is still there.
-    pub fn can_go_back(self, table: &Table, held: usize, from: usize) -> bool {
+    pub fn can_go_back(self, table: &BlockTable, held: usize, from: usize) -> bool {
         match self {
             Rule::Paged => true,
             Rule::Ring { .. } => from == 0 || self.first_needed_block(from) >= table.first,
@@ -119,6 +119,9 @@ mod tests {
         let ring = Rule::Ring { window: 33 };
         // The row at 64 sees 32..=64, the one at 63 sees 31..=63.
         assert_eq!((ring.first_needed_block(63), ring.first_needed_block(64)), (0, 1));
-        assert_eq!((Rule::Ring { window: 1 }.first_needed_block(31), Rule::Ring { window: 1 }.first_needed_block(32)), (0, 1));
+        assert_eq!(
+            (Rule::Ring { window: 1 }.first_needed_block(31), Rule::Ring { window: 1 }.first_needed_block(32)),
+            (0, 1)
+        );
     }
 }

@@ -120,7 +120,8 @@ pub(crate) fn has(caps: &Caps, kernel: &str) -> bool {
 /// Ways of products that a device has.
 pub(crate) fn products(caps: &Caps) -> Vec<String> {
     let rows = ManyRows::ALL.into_iter().filter(|by| has(caps, by.kernel())).map(label);
-    let matrices = (!caps.matrix_n.is_empty() && caps.disabled_reason(MATRICES).is_none()).then(|| MATRICES.to_string());
+    let matrices =
+        (!caps.matrix_n.is_empty() && caps.disabled_reason(MATRICES).is_none()).then(|| MATRICES.to_string());
     matrices.into_iter().chain(rows).chain([NO_MATRICES.to_string()]).collect()
 }
 

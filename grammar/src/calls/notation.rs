@@ -1,6 +1,6 @@
 //! Values of a schema in notations that are not JSON.
 
-use super::writer::{is_text, schema_enum, pattern, properties, regex, Writer};
+use super::writer::{is_text, pattern, properties, regex, schema_enum, LarkWriter};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub enum Notation<'a> {
 
 /// Values of one schema.
 pub struct Values<'w, 'v> {
-    w: &'w mut Writer<'v>,
+    w: &'w mut LarkWriter<'v>,
     notation: Notation<'w>,
     /// What references are relative to.
     whole: &'w Value,
@@ -32,7 +32,7 @@ pub struct Values<'w, 'v> {
 
 impl<'w, 'v> Values<'w, 'v> {
     /// Starts arguments of the schema `whole`, in `notation`.
-    pub fn new(w: &'w mut Writer<'v>, notation: Notation<'w>, whole: &'w Value) -> Values<'w, 'v> {
+    pub fn new(w: &'w mut LarkWriter<'v>, notation: Notation<'w>, whole: &'w Value) -> Values<'w, 'v> {
         Values { w, notation, whole, known: HashMap::new(), any: None }
     }
 

@@ -13,7 +13,7 @@ pub fn regex(text: &str) -> String {
 }
 
 /// Lark under way.
-pub struct Writer<'a> {
+pub struct LarkWriter<'a> {
     /// Tokens.
     pub vocabulary: &'a Vocabulary,
     /// Function names with their arguments' schemas.
@@ -25,13 +25,13 @@ pub struct Writer<'a> {
     lengths: Vec<usize>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> LarkWriter<'a> {
     /// A writer of calls of `tools`, without any rule yet.
-    pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> Writer<'a> {
+    pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> LarkWriter<'a> {
         let mut lengths: Vec<usize> = vocabulary.specials().map(|(text, _)| text.len()).collect();
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         lengths.dedup();
-        Writer { vocabulary, tools, out: String::new(), rules: 0, lengths }
+        LarkWriter { vocabulary, tools, out: String::new(), rules: 0, lengths }
     }
 
     /// A name that no rule has.

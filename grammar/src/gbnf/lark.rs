@@ -1,12 +1,12 @@
 //! Rules and lexemes as text in Lark.
 
 use super::lexemes::Lexemes;
-use super::{Expr, ItemKind, Rules};
+use super::{Expr, GrammarRules, ItemKind};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-struct Writer<'a> {
-    rules: &'a Rules,
+struct RuleWriter<'a> {
+    rules: &'a GrammarRules,
     lexemes: &'a Lexemes,
     out: String,
     /// Lexemes that were written.
@@ -14,8 +14,8 @@ struct Writer<'a> {
 }
 
 /// Writes the grammar down: every rule and every group is a rule, so that nothing is nested.
-pub(super) fn write(rules: &Rules, lexemes: &Lexemes) -> String {
-    let mut w = Writer { rules, lexemes, out: "start: r0\n".to_string(), done: HashSet::new() };
+pub(super) fn write(rules: &GrammarRules, lexemes: &Lexemes) -> String {
+    let mut w = RuleWriter { rules, lexemes, out: "start: r0\n".to_string(), done: HashSet::new() };
     for (number, body) in rules.bodies.iter().enumerate().filter(|(number, _)| lexemes.used[*number]) {
         let name = w.item(body);
         let _ = writeln!(w.out, "r{number}: {name}");
@@ -23,7 +23,7 @@ pub(super) fn write(rules: &Rules, lexemes: &Lexemes) -> String {
     w.out
 }
 
-impl Writer<'_> {
+impl RuleWriter<'_> {
     /// Writes what the item needs, and gives what stands for it.
     fn item(&mut self, expr: &Expr) -> String {
         let id = expr.id;

@@ -5,7 +5,7 @@
 //! their parts, down to single characters, of which it never does.
 
 use super::nfa::{self, Nfa};
-use super::{each, Class, Expr, ItemKind, Rules};
+use super::{each, Class, Expr, GrammarRules, ItemKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
@@ -65,7 +65,7 @@ pub(super) fn class_regex(class: &Class) -> String {
 }
 
 /// Appends an item's expression; false if it is too long or too deep.
-fn regex(rules: &Rules, expr: &Expr, depth: usize, out: &mut String) -> bool {
+fn regex(rules: &GrammarRules, expr: &Expr, depth: usize, out: &mut String) -> bool {
     if depth > MAX_NESTING || out.len() > MAX_REGEX {
         return false;
     }
@@ -98,7 +98,7 @@ fn regex(rules: &Rules, expr: &Expr, depth: usize, out: &mut String) -> bool {
 }
 
 /// Rules that name no token, and of those that they name none is itself.
-fn regular(rules: &Rules) -> Vec<bool> {
+fn regular(rules: &GrammarRules) -> Vec<bool> {
     let mut known = vec![false; rules.bodies.len()];
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); known.len()];
     let mut open = vec![(0usize, false); known.len()]; // names of rules not known yet; whether it names a token
@@ -126,7 +126,7 @@ fn regular(rules: &Rules) -> Vec<bool> {
 }
 
 struct LexemeChoice<'a> {
-    rules: &'a Rules,
+    rules: &'a GrammarRules,
     regular: Vec<bool>,
     class_bits: Vec<Bits>,
     empty: Bits,
@@ -147,7 +147,7 @@ struct FirstSets {
 }
 
 /// Chooses the lexemes.
-pub(super) fn choose(rules: &Rules) -> Lexemes {
+pub(super) fn choose(rules: &GrammarRules) -> Lexemes {
     let cuts: BTreeSet<u32> = rules.classes.iter().flatten().flat_map(|(a, b)| [*a, b + 1]).collect();
     let cuts: Vec<u32> = cuts.into_iter().collect();
     let words = cuts.len().div_ceil(64).max(1);

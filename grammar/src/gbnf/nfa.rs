@@ -1,6 +1,6 @@
 //! Automata of lexemes: a state for every character that an item names, as Glushkov has them.
 
-use super::{Expr, ItemKind, Rules};
+use super::{Expr, GrammarRules, ItemKind};
 
 /// Most states.
 const MAX_STATES: usize = 400;
@@ -30,7 +30,7 @@ struct NfaFragment {
 }
 
 /// The automaton of an item; none if it is not regular or too large.
-pub(super) fn build(rules: &Rules, regular: &[bool], expr: &Expr) -> Option<Nfa> {
+pub(super) fn build(rules: &GrammarRules, regular: &[bool], expr: &Expr) -> Option<Nfa> {
     let mut nfa = Nfa::default();
     let part = nfa.part(rules, regular, expr)?;
     nfa.last = vec![false; nfa.class.len()];
@@ -62,7 +62,7 @@ impl Nfa {
         Some(NfaFragment { first: a.first, last: b.last, nullable: a.nullable && b.nullable })
     }
 
-    fn part(&mut self, rules: &Rules, regular: &[bool], expr: &Expr) -> Option<NfaFragment> {
+    fn part(&mut self, rules: &GrammarRules, regular: &[bool], expr: &Expr) -> Option<NfaFragment> {
         let empty = || NfaFragment { first: vec![], last: vec![], nullable: true };
         match &expr.kind {
             ItemKind::Chars(class) => {

@@ -1,6 +1,6 @@
 //! Text to rules: a total parser, whose errors name line and column.
 
-use super::{Class, Expr, ItemKind, Rules, MAX_DEPTH, MAX_REPEAT, MAX_WEIGHT};
+use super::{Class, Expr, GrammarRules, ItemKind, MAX_DEPTH, MAX_REPEAT, MAX_WEIGHT};
 use crate::{Error, Result};
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ struct Parser<'a> {
 ///
 /// # Errors
 /// Where the text is no grammar.
-pub(super) fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Rules> {
+pub(super) fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<GrammarRules> {
     let mut parser = Parser {
         text,
         at: 0,
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<R
             _ => parser.error(&format!("rule {name} is used, but not there")),
         });
     }
-    Ok(Rules { bodies: parser.bodies.into_iter().flatten().collect(), classes: parser.classes })
+    Ok(GrammarRules { bodies: parser.bodies.into_iter().flatten().collect(), classes: parser.classes })
 }
 
 fn is_word(c: char) -> bool {

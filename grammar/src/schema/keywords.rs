@@ -42,10 +42,14 @@ impl KeywordRule {
             "format" | "pattern" => KeywordRule::Text,
             "enum" => KeywordRule::Values,
             "const" | "x-guidance" => KeywordRule::Constant,
-            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => KeywordRule::Count,
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+                KeywordRule::Count
+            }
             "required" => KeywordRule::Required,
             "type" | "items" | "prefixItems" | "additionalItems" | "minimum" | "maximum" | "exclusiveMinimum"
-            | "exclusiveMaximum" | "multipleOf" | "dependentRequired" | "propertyNames" | "nullable" => KeywordRule::Elsewhere,
+            | "exclusiveMaximum" | "multipleOf" | "dependentRequired" | "propertyNames" | "nullable" => {
+                KeywordRule::Elsewhere
+            }
             "not"
             | "if"
             | "then"

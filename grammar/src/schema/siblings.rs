@@ -7,7 +7,8 @@ use serde_json::{json, Map, Value};
 impl Walk<'_> {
     /// A list of one schema that holds for a value about which nothing else is said.
     pub(super) fn only<'v>(&self, map: &'v Map<String, Value>) -> Option<&'v Value> {
-        let silent = |key: &String| matches!(key.as_str(), "allOf" | "nullable") || KeywordRule::of(key) == KeywordRule::Nothing;
+        let silent =
+            |key: &String| matches!(key.as_str(), "allOf" | "nullable") || KeywordRule::of(key) == KeywordRule::Nothing;
         match map.get("allOf") {
             Some(Value::Array(all)) if all.len() == 1 && map.keys().all(silent) => all.first(),
             _ => None,

@@ -9,7 +9,8 @@ use pumex_vk::{Caps, UploadOptions};
 /// longer to make (0.4 ms a MiB) than they save. A window on all its memory takes 33 from a dozen cores.
 pub fn upload_way(caps: &Caps, threads: usize) -> (UploadOptions, &'static str) {
     let shape = choices(caps).upload.value;
-    let way = UploadOptions { threads: threads.clamp(1, shape.threads), batch_bytes: shape.batch_bytes, slots: shape.slots };
+    let way =
+        UploadOptions { threads: threads.clamp(1, shape.threads), batch_bytes: shape.batch_bytes, slots: shape.slots };
     (way, shape.reason)
 }
 

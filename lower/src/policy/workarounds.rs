@@ -59,8 +59,9 @@ pub(super) fn applied(mut caps: Caps) -> Caps {
         match workaround.avoids {
             Avoids::Kernels(kernels) => {
                 let disabled = |kernel: &&str| Disabled { kernel: (*kernel).into(), why: workaround.name.into() };
-                caps.disabled
-                    .extend(kernels.iter().filter(|k| caps.disabled_reason(k).is_none()).map(disabled).collect::<Vec<_>>());
+                caps.disabled.extend(
+                    kernels.iter().filter(|k| caps.disabled_reason(k).is_none()).map(disabled).collect::<Vec<_>>(),
+                );
             }
             Avoids::Subgroups => caps.subgroup_arithmetic = false,
         }

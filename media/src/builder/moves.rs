@@ -1,7 +1,7 @@
 //! Ops that bring rows and numbers elsewhere, windows, rotations and attention.
 
 use super::{bad, Attention, Builder};
-use crate::graph::{Bias, Digit, Op, Pairs, Part, Picks, Spans, Table, Val, Window};
+use crate::graph::{Bias, Digit, GraphTable, Op, Part, Picks, RotationPairs, Spans, Val, Window};
 use crate::Result;
 
 impl Builder<'_> {
@@ -154,7 +154,7 @@ impl Builder<'_> {
         x: Part,
         heads: usize,
         (at, dims): (usize, usize),
-        pairs: Pairs,
+        pairs: RotationPairs,
         angles: &[f32],
     ) -> Result<()> {
         let (rows, half) = (self.rows(x.val), dims / 2);
@@ -168,7 +168,7 @@ impl Builder<'_> {
         let values: Vec<f32> = turned.collect();
         let same = self.graph.tables.iter().position(|t| t.cols == dims && t.values[..] == values[..]);
         let table = match same {
-            Some(found) => Table(found),
+            Some(found) => GraphTable(found),
             None => self.table(dims, values),
         };
         self.push(Op::Rotate { x, heads, at, dims, pairs, table });

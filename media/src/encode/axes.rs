@@ -5,7 +5,7 @@ use super::pieces::{vision_angles, Sampling};
 use super::qwen::{window_spans, windows};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val, Window};
+use crate::graph::{Act, NormKind, RotationPairs, Val, Window};
 use crate::{Builder, Error, Result};
 
 /// The base of the rotations' frequencies.
@@ -26,7 +26,7 @@ pub(super) fn minimax(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let turn = |at: usize, axis: usize| {
         let angle = |place: &[usize; 2], j: usize| place[axis] as f32 * frequency(THETA, 2 * j, third);
         let angles = places.iter().flat_map(|p| (0..third / 2).map(move |j| angle(p, j))).collect();
-        Turn { columns: (at, third), pairs: Pairs::Halves, angles }
+        Turn { columns: (at, third), pairs: RotationPairs::Halves, angles }
     };
     vit.turns = vec![turn(third, 1), turn(2 * third, 0)];
     let x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
@@ -41,7 +41,7 @@ pub(super) fn minimax(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 fn by_column_and_row(vit: &Vit, order: &[i32], w: usize, first: usize) -> Turn {
     let swapped: Vec<[usize; 2]> = places(order, w).iter().map(|[x, y]| [y + first, x + first]).collect();
     let angles = vision_angles(&swapped, vit.head_dim, THETA);
-    Turn { columns: (0, vit.head_dim), pairs: Pairs::Adjacent, angles }
+    Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Adjacent, angles }
 }
 
 /// Each how many blocks of Muse Glimmer one sees the whole picture; the last does as well.

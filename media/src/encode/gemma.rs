@@ -3,7 +3,7 @@
 use super::pieces::{frequency, mean_cells, places, raster};
 use super::vit::{add_positions, embed_patches, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Pairs, Val, Window};
+use crate::graph::{Act, Arg, Join, NormKind, RotationPairs, Val, Window};
 use crate::{Builder, Error, Result};
 
 /// The base of the rotation's frequencies in Gemma 4.
@@ -60,7 +60,7 @@ pub(super) fn four(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let turn = |axis: usize| {
         let angle = |p: &[usize; 2], j: usize| p[axis] as f32 * frequency(THETA, 2 * j, half);
         let angles = places.iter().flat_map(|p| (0..half / 2).map(move |j| angle(p, j))).collect();
-        Turn { columns: (axis * half, half), pairs: Pairs::Halves, angles }
+        Turn { columns: (axis * half, half), pairs: RotationPairs::Halves, angles }
     };
     let mut vit = Vit { norm: NormKind::Rms, scale: 1.0, norm_v: true, ..Vit::new(clip) };
     vit.turns = vec![turn(0), turn(1)];

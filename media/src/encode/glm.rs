@@ -3,7 +3,7 @@
 use super::pieces::{cells, join_channels, places, sample_square_table, vision_angles, Sampling};
 use super::vit::{embed_patches, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Result};
 
 /// The base of the rotation's frequencies.
@@ -24,7 +24,7 @@ pub(super) fn glm(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
         vit.clamp = Some(of.keys.float("swiglu_clamp")?);
     }
     let angles = vision_angles(&places(&order, grid[0]), clip.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, clip.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, clip.head_dim), pairs: RotationPairs::Halves, angles }];
     let x = vit.run(b, x, clip.blocks)?;
     let x = norm_if(b, NormKind::Rms, x, "v.post_ln", clip.eps)?;
     let x = join_channels(b, x, merge)?;

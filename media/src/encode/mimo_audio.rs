@@ -4,7 +4,7 @@ use super::pieces::raster;
 use super::sound::{angles, conv_of_three, frames, pad_rows};
 use super::vit::{mlp, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Pairs, Val, Window};
+use crate::graph::{Act, Arg, Join, NormKind, RotationPairs, Val, Window};
 use crate::{Attention, Builder, Error, Result};
 
 /// The block whose rows, as its attention leaves them, are added again behind the last one.
@@ -21,7 +21,7 @@ pub(super) fn mimo(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 
 fn rotation_rows(of: &Context<'_>, positions: impl Iterator<Item = usize>, theta: f32) -> Vit {
     let dims = of.clip.head_dim;
-    let turn = Turn { columns: (0, dims), pairs: Pairs::Halves, angles: angles(positions, dims, theta) };
+    let turn = Turn { columns: (0, dims), pairs: RotationPairs::Halves, angles: angles(positions, dims, theta) };
     Vit { act: Act::GeluErf, turns: vec![turn], ..Vit::new(of.clip) }
 }
 

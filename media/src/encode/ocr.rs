@@ -3,7 +3,7 @@
 use super::pieces::{places, raster, sample_square_table, unshuffle, vision_angles, Sampling};
 use super::vit::{activation, embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Op, Pairs, Val};
+use crate::graph::{Act, Arg, Join, NormKind, Op, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
 /// The base of the rotation's frequencies.
@@ -14,7 +14,7 @@ pub(super) fn build_rotary_vit(of: &Context<'_>) -> Result<Vit> {
     let [w, h] = of.patches()?;
     let mut vit = Vit::new(of.clip);
     let angles = vision_angles(&places(&raster(w * h), w), vit.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Halves, angles }];
     Ok(vit)
 }
 

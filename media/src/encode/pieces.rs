@@ -183,7 +183,13 @@ pub fn sample(b: &mut Builder<'_>, table: Val, side: [usize; 2], grid: [usize; 2
 ///
 /// # Errors
 /// No such tensor; a number of rows that is no square.
-pub fn sample_square_table(b: &mut Builder<'_>, name: &str, cols: usize, grid: [usize; 2], how: Sampling) -> Result<Val> {
+pub fn sample_square_table(
+    b: &mut Builder<'_>,
+    name: &str,
+    cols: usize,
+    grid: [usize; 2],
+    how: Sampling,
+) -> Result<Val> {
     let len: usize = b.shape(name)?.iter().product();
     let rows = len / cols.max(1);
     let side = rows.isqrt();

@@ -3,7 +3,7 @@
 use super::pieces::{cells, join_cells, places, sample_square_table, vision_angles, Sampling};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
 /// Patches that are merged, to a side.
@@ -17,7 +17,7 @@ fn build_rotary_vit(of: &Context<'_>, order: &[i32]) -> Result<Vit> {
     let mut vit = Vit::new(of.clip);
     let [w, _] = of.patches()?;
     let angles = vision_angles(&places(order, w), vit.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Halves, angles }];
     Ok(vit)
 }
 

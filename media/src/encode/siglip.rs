@@ -9,7 +9,8 @@ use crate::{Builder, Result};
 /// The tower; positions are sampled for the picture's grid.
 fn build_sampled_positions(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = embed_patches(b, of)?;
-    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, of.patches()?, Sampling::Antialias)?;
+    let positions =
+        sample_square_table(b, "v.position_embd.weight", of.clip.width, of.patches()?, Sampling::Antialias)?;
     let x = b.add(x, positions)?;
     let x = Vit::new(of.clip).run(b, x, of.clip.blocks)?;
     norm_if(b, NormKind::Layer, x, "v.post_ln", of.clip.eps)

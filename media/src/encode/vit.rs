@@ -1,7 +1,7 @@
 //! The tower that nearly all encoders of pictures have: patches, and blocks of attention and feed-forward.
 
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Part, Spans, Val, Window};
+use crate::graph::{Act, NormKind, Part, RotationPairs, Spans, Val, Window};
 use crate::{Activation, Attention, Builder, Clip, Error, Result};
 
 /// A rotation of some columns of each head.
@@ -10,7 +10,7 @@ pub struct Turn {
     /// First column of a head, and how many.
     pub columns: (usize, usize),
     /// Which with which.
-    pub pairs: Pairs,
+    pub pairs: RotationPairs,
     /// `[rows, columns / 2]`
     pub angles: Vec<f32>,
 }

@@ -1,6 +1,6 @@
 //! Products by someone else's kernels: those of matrices, and those of attention, block by block of queries that see the same keys.
 
-use super::{attend, zeros, Products, GraphRun};
+use super::{attend, zeros, GraphRun, Products};
 use crate::graph::{Op, Part, View, Weight, WeightUse};
 use crate::{Error, Result, Source};
 use pumex_quant::FormatId;

@@ -1,7 +1,7 @@
 //! What ops do with a row.
 
 use super::RepeatedRows;
-use crate::graph::{Act, NormKind, Pairs, Window};
+use crate::graph::{Act, NormKind, RotationPairs, Window};
 
 /// Σ a * b, in sixteen sums.
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -86,7 +86,13 @@ pub fn unfold(x: &RepeatedRows<'_>, w: &Window, i: usize, out: &mut [f32]) {
 }
 
 /// A convolution of each channel at place `i`.
-pub fn depthwise(x: &RepeatedRows<'_>, w: &Window, (weight, bias): (&[f32], Option<&[f32]>), i: usize, out: &mut [f32]) {
+pub fn depthwise(
+    x: &RepeatedRows<'_>,
+    w: &Window,
+    (weight, bias): (&[f32], Option<&[f32]>),
+    i: usize,
+    out: &mut [f32],
+) {
     let len = w.kernel[0] * w.kernel[1];
     if let Some(bias) = bias {
         out.copy_from_slice(bias);
@@ -108,12 +114,12 @@ pub fn place(dims: &[(usize, usize)], mut n: usize) -> usize {
 }
 
 /// Turns columns in place; `turns` are cosines, then sines.
-pub fn rotate(x: &mut [f32], pairs: Pairs, turns: &[f32]) {
+pub fn rotate(x: &mut [f32], pairs: RotationPairs, turns: &[f32]) {
     let half = x.len() / 2;
     for p in 0..half {
         let (i, j) = match pairs {
-            Pairs::Adjacent => (2 * p, 2 * p + 1),
-            Pairs::Halves => (p, p + half),
+            RotationPairs::Adjacent => (2 * p, 2 * p + 1),
+            RotationPairs::Halves => (p, p + half),
         };
         let (cos, sin) = (turns[p], turns[half + p]);
         (x[i], x[j]) = (x[i] * cos - x[j] * sin, x[i] * sin + x[j] * cos);

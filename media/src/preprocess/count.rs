@@ -3,11 +3,11 @@
 use super::sizes::block_rows;
 use super::table::Count;
 use super::{tiles, Setting};
-use crate::{Error, Input, Result};
+use crate::{EncoderInput, Error, Result};
 
 impl Setting<'_> {
     /// Rows of an input.
-    pub(super) fn count(&self, input: &Input) -> Result<usize> {
+    pub(super) fn count(&self, input: &EncoderInput) -> Result<usize> {
         let (patch, merge) = (self.patch, self.merge);
         let [columns, rows] = [input.width / patch, input.height / patch];
         let patches = columns * rows;
@@ -55,7 +55,7 @@ impl Setting<'_> {
     }
 
     /// Columns and rows of an input's grid; its rows in one line where they have no places.
-    pub(super) fn grid(&self, input: &Input, rows: usize) -> [usize; 2] {
+    pub(super) fn grid(&self, input: &EncoderInput, rows: usize) -> [usize; 2] {
         if self.projector.places && self.m_rope {
             [input.width, input.height].map(|n| n / self.patch / 2)
         } else {

@@ -65,7 +65,8 @@ pub fn decode_sound(bytes: &[u8], rate: u32, limits: &SoundLimits) -> Result<Vec
     if bytes.len() > limits.bytes {
         return Err(wrong(format_args!("expected at most {} bytes, found {}", limits.bytes, bytes.len())));
     }
-    let kind = Container::of(bytes).ok_or_else(|| wrong("expected WAV, MP3, FLAC or Ogg Vorbis, found another format"))?;
+    let kind =
+        Container::of(bytes).ok_or_else(|| wrong("expected WAV, MP3, FLAC or Ogg Vorbis, found another format"))?;
     if kind == Container::Ogg {
         check_pages(bytes)?;
     }

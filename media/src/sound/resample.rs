@@ -38,7 +38,9 @@ impl Resample {
         let (window, fixed) = (WindowFunction::BlackmanHarris2, FixedSync::Both);
         let inner = match from == to {
             true => None,
-            false => Some(Fft::new_custom(from as usize, to as usize, chunk, 1, 1, window, fixed).map_err(resample_error)?),
+            false => {
+                Some(Fft::new_custom(from as usize, to as usize, chunk, 1, 1, window, fixed).map_err(resample_error)?)
+            }
         };
         Ok(Resample { inner, rates: [from, to], pending: Vec::new(), taken: 0, out: Vec::new() })
     }
@@ -84,7 +86,8 @@ fn step(inner: &mut Fft<f32>, samples: &[f32], out: &mut Vec<f32>) -> Result<()>
     let mut output = SequentialSlice::new_mut(&mut out[from..], 1, room).map_err(resample_error)?;
     let part = Indexing::new().partial_len(samples.len());
     let whole = samples.len() >= inner.input_frames_next();
-    let (_, made) = inner.process_into_buffer(&input, &mut output, (!whole).then_some(&part)).map_err(resample_error)?;
+    let (_, made) =
+        inner.process_into_buffer(&input, &mut output, (!whole).then_some(&part)).map_err(resample_error)?;
     out.truncate(from + made);
     if made == 0 {
         return Err(resample_error("no samples came out"));

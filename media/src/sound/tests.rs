@@ -4,7 +4,7 @@ use super::*;
 use crate::{Modality, StoredTensor};
 
 /// Keys of a small projector, and a front end that Parakeet's files bring.
-struct Fake {
+struct FakeProjector {
     projector: &'static str,
     window: Vec<u8>,
     filters: Vec<u8>,
@@ -12,14 +12,14 @@ struct Fake {
 
 const BINS: usize = 32;
 
-impl Fake {
-    fn new(projector: &'static str) -> Fake {
+impl FakeProjector {
+    fn new(projector: &'static str) -> FakeProjector {
         let ones = |len: usize| 0.5f32.to_le_bytes().repeat(len);
-        Fake { projector, window: ones(400), filters: ones(257 * BINS) }
+        FakeProjector { projector, window: ones(400), filters: ones(257 * BINS) }
     }
 }
 
-impl Source for Fake {
+impl Source for FakeProjector {
     fn text(&self, key: &str) -> Option<String> {
         (key == "clip.projector_type").then(|| self.projector.into())
     }
@@ -52,7 +52,7 @@ impl Source for Fake {
 }
 
 fn prepare(projector: &'static str, samples: &[f32]) -> Result<Vec<PromptPiece>> {
-    let source = Fake::new(projector);
+    let source = FakeProjector::new(projector);
     let clip = Clip::all(&source)?.remove(0);
     assert_eq!(clip.modality, Modality::Audio);
     prepare_sound(&clip, &source, samples, &TextModel { n_embd: 64, m_rope: false, has_token: &|_| true })
@@ -121,7 +121,7 @@ fn what_is_no_sound_is_an_error() {
     for wrong in [f32::NAN, f32::INFINITY, 1e30] {
         assert!(prepare("ultravox", &[0.0, wrong]).unwrap_err().to_string().contains("from -1 to 1"));
     }
-    let source = Fake::new("ultravox");
+    let source = FakeProjector::new("ultravox");
     let clip = Clip { projector: "gemma3".into(), ..Clip::all(&source).unwrap().remove(0) };
     assert!(matches!(sound_rate(&clip), Err(Error::Unsupported(_))));
 }

@@ -10,7 +10,7 @@ enum Meta {
 }
 
 /// A file in memory.
-pub struct File {
+pub struct MemoryFile {
     bytes: Vec<u8>,
     meta: HashMap<String, Meta>,
     tensors: HashMap<String, (Vec<usize>, u32, usize)>,
@@ -60,9 +60,9 @@ impl Cursor<'_> {
     }
 }
 
-impl File {
+impl MemoryFile {
     /// Reads a whole file.
-    pub fn open(path: &std::path::Path) -> File {
+    pub fn open(path: &std::path::Path) -> MemoryFile {
         let bytes = std::fs::read(path).unwrap();
         let mut at = Cursor(&bytes, 8);
         let (tensors, keys) = (at.u64(), at.u64());
@@ -83,11 +83,11 @@ impl File {
         };
         let data = at.1.next_multiple_of(align);
         found.values_mut().for_each(|(_, _, offset)| *offset += data);
-        File { meta, tensors: found, bytes }
+        MemoryFile { meta, tensors: found, bytes }
     }
 }
 
-impl Source for File {
+impl Source for MemoryFile {
     fn text(&self, key: &str) -> Option<String> {
         match self.meta.get(key)? {
             Meta::Text(text) => Some(text.clone()),

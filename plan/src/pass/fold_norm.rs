@@ -1,6 +1,6 @@
 //! Norms that all readers of the normed value do themselves: it is never written then.
 
-use super::{remove, is_unchanged, Abilities};
+use super::{is_unchanged, remove, Abilities};
 use crate::{Access, Choose, General, Norm, Op, Plan, Rows, Val};
 
 pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {

@@ -1,6 +1,6 @@
 //! A router's product, done by the op that chooses the experts.
 
-use super::{remove, is_unchanged, Abilities};
+use super::{is_unchanged, remove, Abilities};
 use crate::{Access, General, Op, Plan, Router};
 
 pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {

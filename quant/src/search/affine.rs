@@ -1,6 +1,6 @@
 //! A scale and an offset: `x ≈ d * q + m` with `q` in `0..=top`.
 
-use super::{add, each, inverse, lanes, round, to_half, total, clamp_branchless, LANES};
+use super::{add, clamp_branchless, each, inverse, lanes, round, to_half, total, LANES};
 
 /// Candidates for the number of steps the range is cut into.
 const CANDIDATES: i32 = 10;

@@ -294,13 +294,13 @@ fn greatest(b: &[f32]) -> f32 {
 
 /// An entry's line `s c - 2 b`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct EntryLine {
     b: f32,
     c: f32,
     entry: u16,
 }
 
-/// Lines by group and family, the members of [`Line`] apart, so that several are looked at at once.
+/// Lines by group and family, the members of [`EntryLine`] apart, so that several are looked at at once.
 #[derive(Default)]
 struct Candidates {
     b: Vec<f32>,
@@ -325,7 +325,7 @@ impl Candidates {
     }
 
     /// The line of list `i` that is lowest at `s`, the first of equals, and its error.
-    fn best(&self, i: usize, s: f32) -> (f32, Line) {
+    fn best(&self, i: usize, s: f32) -> (f32, EntryLine) {
         let range = self.starts[i]..self.starts[i + 1];
         let (b, c) = (&self.b[range.clone()], &self.c[range.clone()]);
         let (ss, twice) = (s * s, 2.0 * s);
@@ -340,7 +340,7 @@ impl Candidates {
         // Where it was: the first of equals.
         let at = pairs().position(|(b, c)| errors(b, c).contains(&least)).map_or(0, |round| round * FEW);
         let at = at + (0..FEW).find(|i| ss * c[at + i] - twice * b[at + i] == least).unwrap_or(0);
-        (least, Line { b: b[at], c: c[at], entry: self.entries[range.start + at] })
+        (least, EntryLine { b: b[at], c: c[at], entry: self.entries[range.start + at] })
     }
 
     /// Ends a list: lines that are nowhere lowest make it a whole number of [`FEW`].

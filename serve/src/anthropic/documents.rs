@@ -3,14 +3,14 @@
 use crate::engine::MEDIA_MARK;
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{BodyMedium, Media, MediumLocation, Source};
+use crate::media::{BodyMedia, BodyMedium, MediumLocation, MediumSource};
 use serde_json::Value;
 
 /// A block's text.
 ///
 /// # Errors
 /// Files, and whatever else is none.
-pub(super) fn text<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
+pub(super) fn text<'a>(block: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<String> {
     match block.require_text("type")? {
         "text" => Ok(block.require_text("text")?.to_string()),
         "document" => document(block, media),
@@ -26,7 +26,7 @@ pub(super) fn text<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> Result<Stri
 }
 
 /// The mark of an image, which is found.
-fn image<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> String {
+fn image<'a>(block: &Fields<'a>, media: &mut BodyMedia<'a>) -> String {
     media.add(BodyMedium::picture(block.pointer("type"), place(block)));
     MEDIA_MARK.to_string()
 }
@@ -52,16 +52,16 @@ pub(super) fn join_texts(texts: &[String]) -> String {
 /// Where an image is: here, or at a URL.
 fn place<'a>(block: &Fields<'a>) -> Result<MediumLocation<'a>> {
     let source = block.object("source")?.ok_or_else(|| block.refuse("source", "this field is required"))?;
-    let (name, source_of): (_, fn(&'a str) -> Source<'a>) = match source.require_text("type")? {
+    let (name, source_of): (_, fn(&'a str) -> MediumSource<'a>) = match source.require_text("type")? {
         "base64" => {
             let kind = source.require_text("media_type")?;
             if !kind.starts_with("image/") {
                 let text = format!("expected a type that begins with image/, found {kind:.100}");
                 return Err(source.refuse("media_type", text));
             }
-            ("data", Source::Base64)
+            ("data", MediumSource::Base64)
         }
-        "url" => ("url", Source::Url),
+        "url" => ("url", MediumSource::Url),
         other => {
             let text = format!("expected base64 or url, found {other:?}: this server keeps no files");
             return Err(source.refuse("type", text));
@@ -72,7 +72,7 @@ fn place<'a>(block: &Fields<'a>) -> Result<MediumLocation<'a>> {
 }
 
 /// A document whose source is text.
-fn document<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
+fn document<'a>(block: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<String> {
     let source = block.object("source")?.ok_or_else(|| block.refuse("source", "this field is required"))?;
     let body = match source.require_text("type")? {
         "text" => source.require_text("data")?.to_string(),
@@ -86,7 +86,7 @@ fn document<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
 }
 
 /// A string, or blocks of text and images.
-fn parts<'a>(block: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<String> {
+fn parts<'a>(block: &Fields<'a>, name: &str, media: &mut BodyMedia<'a>) -> Result<String> {
     match block.require(name)? {
         Value::String(text) => Ok(text.clone()),
         Value::Array(_) => {

@@ -2,10 +2,10 @@
 
 use super::documents;
 use crate::engine::{Chat, Constraint, Generate, Prompt, Reasoning, ToolChoice};
-use crate::errors::{Fault, Result};
+use crate::errors::{RequestFault, Result};
 use crate::fields::Fields;
 use crate::http::{warn, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
 use crate::openai::tools::{check_choice, check_function};
 use crate::{known_fields, options};
 use serde_json::{json, Map, Value};
@@ -14,7 +14,7 @@ use serde_json::{json, Map, Value};
 ///
 /// # Errors
 /// A field of a wrong type, shape or range; documents that are files.
-pub(super) fn generate<'a>(fields: &Fields<'a>, caller: &Caller, media: &mut Media<'a>) -> Result<Generate> {
+pub(super) fn generate<'a>(fields: &Fields<'a>, caller: &Caller, media: &mut BodyMedia<'a>) -> Result<Generate> {
     let mut request = Generate::new(Prompt::Chat(chat(fields, media)?));
     request.sampling = options::sampling(fields)?;
     request.max_tokens = fields.count("max_tokens", 0..=i32::MAX as usize)?;
@@ -63,13 +63,13 @@ fn no_thread(fields: &Fields) -> Result<()> {
         None => Ok(()),
         Some(_) => {
             let refused = fields.refuse("thread", "is not supported: send all messages of the conversation");
-            Err(Fault { code: Some("thread_unsupported_request"), ..refused })
+            Err(RequestFault { code: Some("thread_unsupported_request"), ..refused })
         }
     }
 }
 
 /// The conversation alone.
-pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
+pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Chat> {
     no_thread(fields)?;
     known_fields::check(fields, &[known_fields::MESSAGES])?;
     fields.require("messages")?;
@@ -113,7 +113,7 @@ pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Cha
 }
 
 /// `system`: text, or blocks of text.
-fn system<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<String>> {
+fn system<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Option<String>> {
     match fields.value("system") {
         None => Ok(None),
         Some(_) => text(fields, "system", media).map(Some),
@@ -121,7 +121,7 @@ fn system<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<Strin
 }
 
 /// A string, or blocks of text and images, as one text.
-fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<String> {
+fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut BodyMedia<'a>) -> Result<String> {
     match fields.value(name) {
         None => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -137,7 +137,7 @@ fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<St
 }
 
 /// A user's message: results of calls become messages of their own, before the text.
-fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut Media<'a>) -> Result<()> {
+fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut BodyMedia<'a>) -> Result<()> {
     let Some(Value::Array(_)) = message.value("content") else {
         messages.push(json!({"role": "user", "content": text(message, "content", media)?}));
         return Ok(());
@@ -160,7 +160,7 @@ fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut Media<'
 }
 
 /// An assistant's message: thinking, text and calls.
-fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn assistant<'a>(message: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     let Some(Value::Array(_)) = message.value("content") else {
         return Ok(json!({"role": "assistant", "content": text(message, "content", media)?}));
     };

@@ -1,10 +1,10 @@
 //! What all handlers share.
 
-use super::worker_pool::Desks;
 use super::body_memory::BodyMemory;
 use super::stop::{Stage, Stopper};
-use super::Settings;
-use crate::auth::Keys;
+use super::worker_pool::Desks;
+use super::HttpSettings;
+use crate::auth::ApiKeys;
 use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
 use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
@@ -35,8 +35,8 @@ tokio::task_local! {
 /// What all handlers share.
 pub(crate) struct App {
     pub engine: Arc<dyn Engine>,
-    pub settings: Settings,
-    pub keys: Keys,
+    pub settings: HttpSettings,
+    pub keys: ApiKeys,
     pub counts: Arc<Counts>,
     pub latencies: Arc<Latencies>,
     pub scraped: Before,
@@ -75,12 +75,12 @@ pub(crate) struct Counts {
 }
 
 /// A request that runs, until it is dropped.
-pub(crate) struct Running(Arc<Counts>);
+pub(crate) struct RunningGuard(Arc<Counts>);
 
 impl Counts {
-    pub fn begin(self: &Arc<Counts>) -> Running {
+    pub fn begin(self: &Arc<Counts>) -> RunningGuard {
         self.running.send_modify(|n| *n += 1);
-        Running(self.clone())
+        RunningGuard(self.clone())
     }
 
     pub fn running(&self) -> u64 {
@@ -95,7 +95,7 @@ impl Counts {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.running.send_modify(|n| *n -= 1);
     }
@@ -104,12 +104,12 @@ impl Drop for Running {
 impl App {
     pub(super) fn new(
         engine: Arc<dyn Engine>,
-        settings: Settings,
+        settings: HttpSettings,
         stopper: &Stopper,
     ) -> std::result::Result<App, super::Error> {
         let limits = settings.limits.clone();
         Ok(App {
-            keys: Keys::new(&settings.all_keys()?, limits.failures),
+            keys: ApiKeys::new(&settings.all_keys()?, limits.failures),
             engine,
             settings,
             counts: Arc::default(),
@@ -271,6 +271,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(Into::into),
-        Err(_) => Err(crate::errors::Fault::new(crate::errors::Cause::Panic, "the engine failed at this request")),
+        Err(_) => {
+            Err(crate::errors::RequestFault::new(crate::errors::Cause::Panic, "the engine failed at this request"))
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Bodies of requests and answers.
 
-use super::form::{self, FormPart};
 use super::body_memory::BodyShare;
+use super::form::{self, FormPart};
 use super::App;
-use crate::errors::{Cause, Fault, Result};
+use crate::errors::{Cause, RequestFault, Result};
 use crate::fields;
 use axum::body::Body;
 use axum::extract::Request;
@@ -58,7 +58,7 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<ParsedBody> {
         // Others are not to wait for it.
         true => match tokio::task::spawn_blocking(move || fields::parse(&bytes)).await {
             Ok(value) => value?,
-            Err(_) => return Err(Fault::new(Cause::Panic, "the server failed at this request")),
+            Err(_) => return Err(RequestFault::new(Cause::Panic, "the server failed at this request")),
         },
     };
     Ok(ParsedBody { value, _room: room })
@@ -67,8 +67,12 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<ParsedBody> {
 /// A body's bytes, and until when room for them is waited for.
 async fn gather(app: &App, request: Request) -> Result<(Vec<u8>, Instant)> {
     let limits = &app.settings.limits;
-    let too_long =
-        || Fault::new(Cause::BodyTooLong, format!("the body is longer than the {} bytes that are read", limits.body));
+    let too_long = || {
+        RequestFault::new(
+            Cause::BodyTooLong,
+            format!("the body is longer than the {} bytes that are read", limits.body),
+        )
+    };
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|l| l > limits.body as u64) {
         return Err(too_long());
@@ -77,7 +81,7 @@ async fn gather(app: &App, request: Request) -> Result<(Vec<u8>, Instant)> {
     loop {
         let earned = limits.body_time / 3 + Duration::from_secs((bytes.len() / 1024) as u64);
         let frame = timeout_at(start + earned.min(limits.body_time), body.frame()).await;
-        let frame = frame.map_err(|_| Fault::new(Cause::BodyTimeout, "the body did not come in time"))?;
+        let frame = frame.map_err(|_| RequestFault::new(Cause::BodyTimeout, "the body did not come in time"))?;
         match frame {
             None => break,
             Some(Err(e)) => return Err(crate::errors::invalid("", format!("the body breaks off: {e}"))),

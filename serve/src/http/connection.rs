@@ -1,9 +1,9 @@
 //! Connections: accepted, bounded in number, and served one request after another.
 
-use super::listen::{Duplex, Listener};
 use super::connection_slots::{ConnectionSlot, ConnectionSlots};
-use super::stop::Stage;
 use super::io_timeout::{Busy, TimeoutIo};
+use super::listen::{Duplex, Listener};
+use super::stop::Stage;
 use super::{App, Caller};
 use axum::body::Body;
 use axum::Router;
@@ -110,7 +110,7 @@ async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, (app, 
 /// The end of a request, when it is dropped.
 struct RequestEnd {
     busy: Busy,
-    _running: super::app::Running,
+    _running: super::app::RunningGuard,
 }
 
 impl Drop for RequestEnd {

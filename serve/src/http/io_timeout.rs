@@ -1,7 +1,7 @@
 //! A connection that is cut when it takes too long: hyper has a time for whole headers on an idle connection, but none that begins
 //! with their first byte, and none for a client that takes nothing.
 
-use super::Limits;
+use super::ConnectionLimits;
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -57,7 +57,7 @@ pub(super) struct TimeoutIo<Io> {
 }
 
 impl<Io> TimeoutIo<Io> {
-    pub fn new(io: Io, limits: &Limits, busy: Busy) -> TimeoutIo<Io> {
+    pub fn new(io: Io, limits: &ConnectionLimits, busy: Busy) -> TimeoutIo<Io> {
         TimeoutIo { io, busy, headers: Alarm::new(limits.header_time), writes: Alarm::new(limits.write_time) }
     }
 

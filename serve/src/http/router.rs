@@ -2,7 +2,7 @@
 
 use super::{guard, log, pages, App};
 use crate::anthropic::{messages, models as listed};
-use crate::errors::{Cause, Fault};
+use crate::errors::{Cause, RequestFault};
 use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
 use crate::ollama;
 use crate::openai::{chat, completions, control, embeddings, models, responses, transcriptions};
@@ -102,6 +102,9 @@ pub(super) fn first_paths() -> Vec<&'static str> {
     openai().into_iter().chain(others()).chain(native()).map(|(paths, _)| paths[0]).collect()
 }
 
-async fn wrong_method(request: Request) -> Fault {
-    Fault::new(Cause::WrongMethod, format!("{} does not know the method {}", request.uri().path(), request.method()))
+async fn wrong_method(request: Request) -> RequestFault {
+    RequestFault::new(
+        Cause::WrongMethod,
+        format!("{} does not know the method {}", request.uri().path(), request.method()),
+    )
 }

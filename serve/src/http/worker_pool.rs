@@ -13,9 +13,9 @@ tokio::task_local! {
 }
 
 /// Some desks, and who waits for one.
-pub(super) struct Desks(Mutex<State>);
+pub(super) struct Desks(Mutex<DeskState>);
 
-struct State {
+struct DeskState {
     free: usize,
     /// By key, those who wait, the first one first; none of them is empty. Whose turn it is stands first.
     waiting: VecDeque<(Option<usize>, VecDeque<oneshot::Sender<Desk>>)>,
@@ -27,10 +27,10 @@ pub(super) struct Desk(Option<Arc<Desks>>);
 impl Desks {
     /// So many.
     pub fn new(free: usize) -> Arc<Desks> {
-        Arc::new(Desks(Mutex::new(State { free, waiting: VecDeque::new() })))
+        Arc::new(Desks(Mutex::new(DeskState { free, waiting: VecDeque::new() })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DeskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

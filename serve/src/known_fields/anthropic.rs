@@ -1,10 +1,10 @@
 //! Fields of Anthropic's endpoint.
 
 use super::Fate::{Needless, Obeyed, Refused};
-use super::Table;
+use super::FieldTable;
 
 /// `/v1/messages`.
-pub(crate) const MESSAGES: Table = &[
+pub(crate) const MESSAGES: FieldTable = &[
     (&["model"], Obeyed("any name where one model is served")),
     (
         &["messages"],

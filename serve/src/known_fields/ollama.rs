@@ -1,10 +1,10 @@
 //! Fields of Ollama's endpoints.
 
 use super::Fate::{Needless, Obeyed, Refused};
-use super::Table;
+use super::FieldTable;
 
 /// Fields of both endpoints that generate.
-const BOTH: Table = &[
+const BOTH: FieldTable = &[
     (&["model", "stream", "format", "think", "logprobs", "top_logprobs"], Obeyed("")),
     (&["options"], Obeyed("the sampler's, `seed`, `stop`, `num_predict`, `num_keep`; `num_ctx` up to the context of the server's slots")),
     (&["keep_alive"], Obeyed("0 unloads the model behind the answer; else it stays as long as the server has it")),
@@ -12,7 +12,7 @@ const BOTH: Table = &[
 ];
 
 /// `/api/chat`.
-pub(crate) const CHAT: [Table; 2] = [
+pub(crate) const CHAT: [FieldTable; 2] = [
     &[
         (&["messages"], Obeyed("with their `images`, where the model takes them")),
         (&["tools"], Obeyed("")),
@@ -23,7 +23,7 @@ pub(crate) const CHAT: [Table; 2] = [
 ];
 
 /// `/api/generate`.
-pub(crate) const GENERATE: [Table; 2] = [
+pub(crate) const GENERATE: [FieldTable; 2] = [
     &[
         (&["prompt", "suffix", "system", "raw"], Obeyed("")),
         (&["images"], Obeyed("in base64, where the model takes them")),
@@ -36,7 +36,7 @@ pub(crate) const GENERATE: [Table; 2] = [
 ];
 
 /// `/api/embed`.
-pub(crate) const EMBED: Table = &[
+pub(crate) const EMBED: FieldTable = &[
     (&["model", "input", "dimensions"], Obeyed("")),
     (&["truncate"], Obeyed("unless false, a text that is too long is cut")),
     (&["keep_alive"], Needless("the model stays as long as the server has it")),
@@ -44,14 +44,14 @@ pub(crate) const EMBED: Table = &[
 ];
 
 /// `/api/pull`, where the server has a folder of models (--models-dir).
-pub(crate) const PULL: Table = &[
+pub(crate) const PULL: FieldTable = &[
     (&["model", "stream"], Obeyed("")),
     (&["name"], Obeyed("as `model`")),
     (&["insecure"], Refused(&[], "what is fetched is checked")),
 ];
 
 /// `/api/create`, likewise.
-pub(crate) const CREATE: Table = &[
+pub(crate) const CREATE: FieldTable = &[
     (&["model", "stream"], Obeyed("")),
     (&["name"], Obeyed("as `model`")),
     (&["from"], Obeyed("a model of the server's folder, whose weights are shared")),
@@ -66,4 +66,4 @@ pub(crate) const CREATE: Table = &[
 ];
 
 /// `/api/copy`, likewise.
-pub(crate) const COPY: Table = &[(&["source", "destination"], Obeyed(""))];
+pub(crate) const COPY: FieldTable = &[(&["source", "destination"], Obeyed(""))];

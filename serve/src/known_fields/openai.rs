@@ -1,10 +1,10 @@
 //! Fields of OpenAI's endpoints and of llama-server's own completions.
 
 use super::Fate::{Needless, Obeyed, Refused};
-use super::Table;
+use super::FieldTable;
 
 /// Fields of everything that generates.
-const GENERATION: Table = &[
+const GENERATION: FieldTable = &[
     (&["model"], Obeyed("any name where one model is served")),
     (&["stream"], Obeyed("")),
     (&["temperature", "top_p", "presence_penalty", "frequency_penalty"], Obeyed("")),
@@ -84,14 +84,14 @@ const GENERATION: Table = &[
 ];
 
 /// Fields of what answers a conversation.
-const TALK: Table = &[
+const TALK: FieldTable = &[
     (&["tools", "tool_choice", "parallel_tool_calls"], Obeyed("")),
     (&["chat_template_kwargs"], Obeyed("names for the template")),
     (&["reasoning_effort", "verbosity", "documents"], Obeyed("a name for the template")),
 ];
 
 /// `/v1/chat/completions`.
-pub(crate) const CHAT: [Table; 3] = [
+pub(crate) const CHAT: [FieldTable; 3] = [
     &[
         (
             &["messages"],
@@ -127,7 +127,7 @@ pub(crate) const CHAT: [Table; 3] = [
 ];
 
 /// `/v1/completions`.
-pub(crate) const COMPLETIONS: [Table; 2] = [
+pub(crate) const COMPLETIONS: [FieldTable; 2] = [
     &[
         (&["prompt"], Obeyed("text, ids, both mixed, or a list of prompts")),
         (&["max_tokens"], Obeyed("none where it is absent: until the context is full")),
@@ -142,7 +142,7 @@ pub(crate) const COMPLETIONS: [Table; 2] = [
 ];
 
 /// `/v1/responses`.
-pub(crate) const RESPONSES: [Table; 3] = [
+pub(crate) const RESPONSES: [FieldTable; 3] = [
     &[
         (
             &["input"],
@@ -161,7 +161,7 @@ pub(crate) const RESPONSES: [Table; 3] = [
 ];
 
 /// `/v1/embeddings`.
-pub(crate) const EMBEDDINGS: Table = &[
+pub(crate) const EMBEDDINGS: FieldTable = &[
     (&["input"], Obeyed("text, ids, both mixed, or a list of these")),
     (&["model", "encoding_format", "dimensions"], Obeyed("")),
     (&["embd_normalize", "pooling"], Obeyed("as llama-server")),
@@ -171,7 +171,7 @@ pub(crate) const EMBEDDINGS: Table = &[
 ];
 
 /// `/completion`.
-pub(crate) const COMPLETION: [Table; 2] = [
+pub(crate) const COMPLETION: [FieldTable; 2] = [
     &[
         (&["prompt"], Obeyed("text, ids, both mixed, `prompt_string` with `multimodal_data`, or a list of prompts")),
         (&["n_probs", "return_tokens", "response_fields", "json_schema", "stop"], Obeyed("")),

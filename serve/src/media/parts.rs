@@ -1,6 +1,6 @@
 //! Parts of messages that are media, as OpenAI's API has them, and what other servers add to it.
 
-use super::{BodyMedium, MediumLocation, Source};
+use super::{BodyMedium, MediumLocation, MediumSource};
 use crate::engine::MEDIA_MARK;
 use crate::errors::Result;
 use crate::fields::Fields;
@@ -40,7 +40,7 @@ fn url<'a>(part: &Fields<'a>, name: &str) -> Result<Option<MediumLocation<'a>>> 
         },
         Some(other) => return Err(part.wrong(name, "a URL, or an object with one", other)),
     };
-    Ok(Some(MediumLocation { source: Source::Url(source), field, max_tokens: None }))
+    Ok(Some(MediumLocation { source: MediumSource::Url(source), field, max_tokens: None }))
 }
 
 fn picture<'a>(part: &Fields<'a>) -> Result<MediumLocation<'a>> {
@@ -73,7 +73,7 @@ fn sound<'a>(part: &Fields<'a>) -> Result<MediumLocation<'a>> {
         if inner.value("url").is_none() || inner.value("data").is_some() {
             let data = inner.require_text("data")?;
             let is_url = data.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
-            let source = if is_url { Source::Url(data) } else { Source::Base64(data) };
+            let source = if is_url { MediumSource::Url(data) } else { MediumSource::Base64(data) };
             return Ok(MediumLocation { source, field: inner.pointer("data"), max_tokens: None });
         }
     }

@@ -1,14 +1,14 @@
 //! `/completion`: llama.cpp's own completions.
 
 use super::prompts;
-use crate::answers::{Answer, Answers};
-use crate::engine::{Event, Finish, FinishReason, Generate, Model, Phase, GeneratedToken, Prompt};
-use crate::errors::{Fault, Result, Shape};
+use crate::answers::{AnswerParts, Answers};
+use crate::engine::{Event, Finish, FinishReason, Generate, GeneratedToken, Model, Phase, Prompt};
+use crate::errors::{ErrorShape, RequestFault, Result};
 use crate::fields::Fields;
-use crate::running_requests::Flow;
 use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
+use crate::running_requests::Flow;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
 use crate::{known_fields, logprobs, options};
@@ -41,7 +41,7 @@ pub(crate) async fn completion(
     let fields = Fields::of(&body)?;
     let prompts = prompts::read(&fields, "prompt")?;
     let each = prompts.list.into_iter().map(|(p, media)| Ok((generate(&fields, &caller, Prompt::Parts(p))?, media)));
-    let requests: Vec<(Generate, Media)> = each.collect::<Result<_>>()?;
+    let requests: Vec<(Generate, BodyMedia)> = each.collect::<Result<_>>()?;
     let model = app.model(fields.text("model")?).await?;
     let mut settled = Vec::new();
     for (mut request, media) in requests {
@@ -82,7 +82,7 @@ pub(super) async fn answer(
     let runs = requests.len();
     let flow = Flow::start(app, model, requests).await?;
     if streams {
-        return Ok(stream::response(app, flow, Pieces::new(form, runs), Format::ServerSent));
+        return Ok(stream::response(app, flow, CompletionStream::new(form, runs), Format::ServerSent));
     }
     let all = flow.collect().await?;
     let each = all.iter().enumerate().flat_map(|(run, answers)| {
@@ -106,7 +106,7 @@ impl CompletionForm {
     }
 
     /// A finished answer.
-    fn whole(&self, run: usize, index: usize, answers: &Answers, answer: &Answer) -> Value {
+    fn whole(&self, run: usize, index: usize, answers: &Answers, answer: &AnswerParts) -> Value {
         let mut value = json!({"index": run * self.n + index, "content": answer.text()});
         let tokens: Vec<u32> = answer.tokens.iter().map(|(_, t)| t.id).collect();
         value["tokens"] = if self.tokens { tokens.into() } else { json!([]) };
@@ -157,24 +157,24 @@ impl CompletionForm {
 }
 
 /// Writes pieces.
-struct Pieces {
+struct CompletionStream {
     form: CompletionForm,
     /// By prompt.
     all: Vec<Answers>,
     meters: Vec<Meter>,
 }
 
-impl Pieces {
-    fn new(form: CompletionForm, runs: usize) -> Pieces {
+impl CompletionStream {
+    fn new(form: CompletionForm, runs: usize) -> CompletionStream {
         let all = (0..runs).map(|_| Answers::new(form.n)).collect();
         let meters = (0..runs * form.n).map(|_| Meter::new()).collect();
-        Pieces { form, all, meters }
+        CompletionStream { form, all, meters }
     }
 }
 
-impl Script for Pieces {
+impl Script for CompletionStream {
     fn event(&mut self, run: usize, event: Event, out: &mut Frames) {
-        let Pieces { form, all, meters } = self;
+        let CompletionStream { form, all, meters } = self;
         let answers = &mut all[run];
         match event {
             Event::Progress { total, cached, processed, ms } => {
@@ -218,7 +218,7 @@ impl Script for Pieces {
 
     fn end(&mut self, _: &mut Frames) {}
 
-    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::OpenAi.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::OpenAi.body(fault));
     }
 }

@@ -75,8 +75,11 @@ impl Series {
     /// vLLM's series carry the model's name.
     fn write(&self, text: &mut String, model: &str) {
         let Series { name, kind, help, value } = self;
-        let label =
-            if name.starts_with("vllm:") { format!("{{model_name=\"{}\"}}", escape_label(model)) } else { String::new() };
+        let label = if name.starts_with("vllm:") {
+            format!("{{model_name=\"{}\"}}", escape_label(model))
+        } else {
+            String::new()
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{label} {value}");
     }

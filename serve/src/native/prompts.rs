@@ -3,7 +3,7 @@
 use crate::engine::PromptPart;
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{BodyMedium, Media};
+use crate::media::{BodyMedia, BodyMedium};
 use crate::options;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) struct Prompts<'a> {
 }
 
 /// A prompt, and the media that stand in it where their marks are.
-pub(crate) type One<'a> = (Vec<PromptPart>, Media<'a>);
+pub(crate) type One<'a> = (Vec<PromptPart>, BodyMedia<'a>);
 
 /// Reads a field of texts and ids alone.
 ///
@@ -52,12 +52,12 @@ pub(crate) fn read<'a>(fields: &Fields<'a>, name: &str) -> Result<Prompts<'a>> {
 
 /// One prompt.
 fn one<'a>(fields: &Fields<'a>, name: &str, value: &'a Value) -> Result<One<'a>> {
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let parts = parts(fields, name, value, &mut media)?;
     Ok((parts, media))
 }
 
-fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut Media<'a>) -> Result<Vec<PromptPart>> {
+fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut BodyMedia<'a>) -> Result<Vec<PromptPart>> {
     let expected = "a string, a list of ids and strings, or an object with prompt_string";
     match value {
         Value::String(text) => Ok(vec![PromptPart::Text(text.clone())]),

@@ -1,7 +1,7 @@
 //! Models loaded and unloaded by name, and what happens to them: llama.cpp's router.
 
 use super::props::meta;
-use crate::engine::{Change, ModelState, RefusalKind};
+use crate::engine::{ModelChange, ModelState, RefusalKind};
 use crate::errors::{invalid, refusal, Result};
 use crate::fields::Fields;
 use crate::frames::{Format, Frames};
@@ -85,7 +85,7 @@ pub(crate) async fn events(State(app): State<Arc<App>>) -> Response {
     response
 }
 
-async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc::Sender<Bytes>) {
+async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<ModelChange>, to: mpsc::Sender<Bytes>) {
     let mut pause = tokio::time::interval(app.settings.limits.ping);
     let mut frames = Frames::new(Format::ServerSent);
     loop {
@@ -93,7 +93,7 @@ async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc:
             change = changes.recv() => match change {
                 Ok(change) => frames.data(&event(change)),
                 // What a listener missed, the list of models tells.
-                Err(RecvError::Lagged(_)) => frames.data(&event(Change::Reloaded)),
+                Err(RecvError::Lagged(_)) => frames.data(&event(ModelChange::Reloaded)),
                 Err(RecvError::Closed) => return,
             },
             // The first one comes at once, and with it the headers.
@@ -109,9 +109,9 @@ async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc:
 }
 
 /// A change in llama.cpp's words.
-fn event(change: Change) -> Value {
+fn event(change: ModelChange) -> Value {
     match change {
-        Change::State { model, state, failure, properties } => {
+        ModelChange::State { model, state, failure, properties } => {
             let mut data = status(state, failure.as_deref());
             data["status"] = data["value"].take();
             data.as_object_mut().map(|data| data.remove("value"));
@@ -120,8 +120,8 @@ fn event(change: Change) -> Value {
             }
             json!({"model": model, "event": "model_status", "data": data})
         }
-        Change::Removed { model } => json!({"model": model, "event": "model_remove"}),
-        Change::Reloaded => json!({"model": "*", "event": "models_reload"}),
+        ModelChange::Removed { model } => json!({"model": model, "event": "model_remove"}),
+        ModelChange::Reloaded => json!({"model": "*", "event": "models_reload"}),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/slots`: what each slot does, and its contents saved, restored or erased.
 
-use crate::engine::{Holder, Model, RefusalKind, Slot};
+use crate::engine::{Holder, Model, RefusalKind, SlotStatus};
 use crate::errors::{refusal, unsupported, Result};
 use crate::fields::Fields;
 use crate::http::{json, query, read, App, Caller};
@@ -35,7 +35,7 @@ pub(crate) async fn slots(
     Ok(json(StatusCode::OK, &slots.iter().map(slot).collect::<Value>()))
 }
 
-fn slot(s: &Slot) -> Value {
+fn slot(s: &SlotStatus) -> Value {
     let remaining = match (s.busy, s.remaining) {
         (true, Some(n)) => n as i64,
         _ => -1,

@@ -1,16 +1,16 @@
 //! `/api/chat`.
 
-use super::lines::{Frame, LineShape, Lines};
+use super::lines::{LineFrame, LineShape, OllamaLines};
 use super::request;
+use crate::context_fit::fitting;
 use crate::engine::{Chat, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::context_fit::fitting;
-use crate::running_requests::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
 use crate::openai::tools::check_function;
+use crate::running_requests::Flow;
 use crate::{known_fields, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -30,10 +30,11 @@ pub(crate) async fn chat(
     let fields = Fields::of(&body)?;
     known_fields::check(&fields, &known_fields::OLLAMA_CHAT)?;
     let mut request = request::generate(&fields, &caller)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut conversation = conversation(&fields, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
-    let mut frame = Frame { kind: LineShape::Chat, model: String::new(), begun, probabilities: request.logprobs.is_some() };
+    let mut frame =
+        LineFrame { kind: LineShape::Chat, model: String::new(), begun, probabilities: request.logprobs.is_some() };
     if conversation.messages.is_empty() {
         let (name, reason) = request::load(&app, &fields).await?;
         frame.model = name;
@@ -50,13 +51,13 @@ pub(crate) async fn chat(
     let flow = Flow::start(&app, model, vec![request]).await?;
     request::unload_behind(&app, &fields)?;
     if streams {
-        return Ok(stream::response(&app, flow, Lines::new(frame), Format::Lines));
+        return Ok(stream::response(&app, flow, OllamaLines::new(frame), Format::Lines));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
     Ok(json(StatusCode::OK, &frame.whole(&answer)))
 }
 
-fn conversation<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
+fn conversation<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Chat> {
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
         messages.push(self::message(&message, media)?);
@@ -81,7 +82,7 @@ fn conversation<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> 
 }
 
 /// A message in OpenAI's shape: arguments become text, `thinking` and `tool_name` take their other names.
-fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn message<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     let content = request::images(fields, media)? + fields.text("content")?.unwrap_or_default();
     let mut message = json!({"role": fields.require_text("role")?, "content": content});
     if let Some(thinking) = fields.text("thinking")? {

@@ -35,7 +35,9 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
         false => embedded(&app, model, embed).await?,
     };
     let tokens: usize = embedded.iter().map(|e| e.tokens).sum();
-    let first = |e: crate::engine::EmbeddingResult| shorten_vector(e.vectors.into_iter().next().unwrap_or_default(), dimensions);
+    let first = |e: crate::engine::EmbeddingResult| {
+        shorten_vector(e.vectors.into_iter().next().unwrap_or_default(), dimensions)
+    };
     let vectors = embedded.into_iter().map(first).collect::<Result<Vec<_>>>()?;
     let value = json!({
         "model": name,

@@ -1,6 +1,6 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
 
-use crate::engine::{ModelState, Offer, Properties, RefusalKind};
+use crate::engine::{ModelProperties, ModelState, Offer, RefusalKind};
 use crate::errors::{refusal, Result};
 use crate::fields::Fields;
 use crate::http::{json, read, App};
@@ -86,7 +86,7 @@ fn model_list(offer: &Offer) -> Value {
     })
 }
 
-fn details(p: Option<&Properties>) -> Value {
+fn details(p: Option<&ModelProperties>) -> Value {
     let family = p.map_or("", |p| p.architecture.as_str());
     json!({
         "parent_model": "",
@@ -107,7 +107,7 @@ fn count(n: u64) -> String {
     }
 }
 
-fn capabilities(p: &Properties) -> Vec<&'static str> {
+fn capabilities(p: &ModelProperties) -> Vec<&'static str> {
     if p.embeds.is_some() {
         return vec!["embedding"];
     }

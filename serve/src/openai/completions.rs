@@ -1,15 +1,15 @@
 //! `/v1/completions`.
 
-use super::chunks::Frame;
+use super::chunks::ChunkFrame;
 use super::usage::{reason, usage};
 use crate::answers::Answers;
 use crate::engine::{Event, Finish, Generate, Model, Phase, Prompt, PromptPart, MEDIA_MARK};
-use crate::errors::{Fault, Result, Shape};
+use crate::errors::{ErrorShape, RequestFault, Result};
 use crate::fields::Fields;
-use crate::running_requests::Flow;
 use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
 use crate::native::prompts;
+use crate::running_requests::Flow;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
 use crate::{known_fields, logprobs, options};
@@ -66,7 +66,7 @@ pub(crate) async fn completions(
     for (request, media) in requests.iter_mut().zip(media) {
         media.settle(&app, model.properties(), &mut request.prompt).await?;
     }
-    let frame = Frame::new("cmpl-", &app, &model.properties().name);
+    let frame = ChunkFrame::new("cmpl-", &app, &model.properties().name);
     let runs = requests.len();
     let echo = match echo {
         true => Some(shown.iter().map(|prompt| text(prompt, &*model)).collect::<Result<Vec<_>>>()?),
@@ -75,7 +75,12 @@ pub(crate) async fn completions(
     let flow = Flow::start(&app, model, requests).await?;
     let form = CompletionForm { frame, n, probabilities: told.is_some(), of_prompt, echo };
     if streams {
-        return Ok(stream::response(&app, flow, Pieces::new(form, runs, with_usage, metered), Format::ServerSent));
+        return Ok(stream::response(
+            &app,
+            flow,
+            CompletionStream::new(form, runs, with_usage, metered),
+            Format::ServerSent,
+        ));
     }
     Ok(json(StatusCode::OK, &form.whole(&flow.collect().await?)))
 }
@@ -95,7 +100,7 @@ fn text(prompt: &[PromptPart], model: &dyn Model) -> Result<String> {
 
 /// What the body says of the answer's form.
 struct CompletionForm {
-    frame: Frame,
+    frame: ChunkFrame,
     /// Answers to each prompt.
     n: usize,
     probabilities: bool,
@@ -141,7 +146,7 @@ impl CompletionForm {
 }
 
 /// Writes pieces.
-struct Pieces {
+struct CompletionStream {
     form: CompletionForm,
     with_usage: bool,
     metered: bool,
@@ -151,11 +156,18 @@ struct Pieces {
     finishes: Vec<Vec<Finish>>,
 }
 
-impl Pieces {
-    fn new(form: CompletionForm, runs: usize, with_usage: bool, metered: bool) -> Pieces {
+impl CompletionStream {
+    fn new(form: CompletionForm, runs: usize, with_usage: bool, metered: bool) -> CompletionStream {
         let answers = runs * form.n;
         let meters = std::iter::repeat_with(Meter::new).take(answers).collect();
-        Pieces { form, with_usage, metered, meters, offsets: vec![0; answers], finishes: vec![Vec::new(); runs] }
+        CompletionStream {
+            form,
+            with_usage,
+            metered,
+            meters,
+            offsets: vec![0; answers],
+            finishes: vec![Vec::new(); runs],
+        }
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
@@ -173,7 +185,7 @@ impl Pieces {
     }
 }
 
-impl Script for Pieces {
+impl Script for CompletionStream {
     fn event(&mut self, run: usize, event: Event, out: &mut Frames) {
         let first = run * self.form.n;
         match &event {
@@ -249,7 +261,7 @@ impl Script for Pieces {
         out.write_done();
     }
 
-    fn write_failure(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::OpenAi.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::OpenAi.body(fault));
     }
 }

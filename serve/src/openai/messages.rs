@@ -4,7 +4,7 @@ use super::tools::{tool_choice, tools};
 use crate::engine::{Chat, Reasoning};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{self, Media};
+use crate::media::{self, BodyMedia};
 use serde_json::{json, Map, Value};
 
 /// What stands between parts of a message that is to be continued.
@@ -17,7 +17,7 @@ const BUDGET: usize = i32::MAX as usize;
 ///
 /// # Errors
 /// Messages or functions of a wrong shape; videos and files.
-pub(crate) fn chat<'a>(fields: &Fields<'a>, prefills: bool, media: &mut Media<'a>) -> Result<Chat> {
+pub(crate) fn chat<'a>(fields: &Fields<'a>, prefills: bool, media: &mut BodyMedia<'a>) -> Result<Chat> {
     fields.require("messages")?;
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
@@ -74,7 +74,7 @@ fn prefill(fields: &Fields, chat: &mut Chat) -> Result<()> {
 }
 
 /// A message, checked; `developer` is OpenAI's newer word for `system`.
-fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn message<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     let role = fields.require_text("role")?;
     let mut marked = None;
     match fields.value("content") {
@@ -111,7 +111,7 @@ fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
 }
 
 /// A part of a message, checked: text, what a model refused, which is what it said, or a medium's mark.
-fn part<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn part<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     match fields.require_text("type")? {
         "text" | "input_text" | "output_text" => {
             fields.require_text("text")?;

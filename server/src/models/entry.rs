@@ -1,8 +1,8 @@
 //! One model that requests may name, and where it is.
 
 use crate::model::ServedModel;
-use crate::settings::Settings;
-use pumex_serve::engine::{Change, Metrics, Model, ModelState, Offer, Properties};
+use crate::settings::ModelSettings;
+use pumex_serve::engine::{Metrics, Model, ModelChange, ModelProperties, ModelState, Offer};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 #[derive(Clone)]
 pub struct ListedModel {
     /// How it is loaded and served; its name is that of answers.
-    pub settings: Settings,
+    pub settings: ModelSettings,
     /// Other names.
     pub aliases: Vec<String>,
     /// Words of the user's.
@@ -33,7 +33,7 @@ pub struct ListedModel {
 
 impl ListedModel {
     /// A model of these settings, without a file or other names.
-    pub fn new(settings: Settings) -> ListedModel {
+    pub fn new(settings: ModelSettings) -> ListedModel {
         ListedModel {
             settings,
             aliases: Vec::new(),
@@ -74,10 +74,10 @@ pub struct ModelEntry {
     /// Held while it is loaded or unloaded.
     pub turn: Mutex<()>,
     pub used: Mutex<Instant>,
-    known: Mutex<Option<Arc<Properties>>>,
+    known: Mutex<Option<Arc<ModelProperties>>>,
     /// What it counted when it was loaded last.
     past: Mutex<Metrics>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<ModelChange>,
 }
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,7 +86,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl ModelEntry {
     /// A model that is not loaded.
-    pub fn new(listed: ListedModel, changes: broadcast::Sender<Change>) -> Arc<ModelEntry> {
+    pub fn new(listed: ListedModel, changes: broadcast::Sender<ModelChange>) -> Arc<ModelEntry> {
         let (place, used) = (Mutex::new(LoadState::Unloaded), Mutex::new(Instant::now()));
         Arc::new(ModelEntry {
             listed,
@@ -148,7 +148,10 @@ impl ModelEntry {
 
     /// Whether it has memory or is about to.
     pub fn is_running(&self) -> bool {
-        matches!(&*lock(&self.place), LoadState::Loading | LoadState::Loaded(_) | LoadState::Leaving(_) | LoadState::Ending)
+        matches!(
+            &*lock(&self.place),
+            LoadState::Loading | LoadState::Loaded(_) | LoadState::Leaving(_) | LoadState::Ending
+        )
     }
 
     /// Whether it is loaded now and never was before: it neither wakes nor comes up again.
@@ -172,7 +175,7 @@ impl ModelEntry {
         *lock(&self.place) = place;
         let properties = if state == ModelState::Loaded { lock(&self.known).clone() } else { None };
         // Nobody need listen.
-        let _ = self.changes.send(Change::State { model: self.name().into(), state, failure, properties });
+        let _ = self.changes.send(ModelChange::State { model: self.name().into(), state, failure, properties });
     }
 
     /// When it was asked for or worked last.

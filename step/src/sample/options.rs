@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::dry::DryOptions;
-use super::infill::Words;
+use super::infill::TokenWords;
 
 /// A step of the chain that an order can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +142,7 @@ pub struct SamplerOptions {
     /// How much of the past adaptive-p keeps at each token, 0 to 0.99.
     pub adaptive_decay: f32,
     /// What ids write, for infill; without it, infill does nothing.
-    pub words: Option<Arc<Words>>,
+    pub words: Option<Arc<TokenWords>>,
     /// How many of the best ids are noted with their log-probabilities at each position, beside the chosen one's; none: nothing
     /// is noted. See [`Sampler::take_logprobs`](super::Sampler::take_logprobs).
     pub logprobs: Option<usize>,

@@ -13,7 +13,7 @@ const HEAD: &str =
 
 /// What one kernel's archive was made of, and what it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct LockLine {
     /// The hash of its sources.
     pub sources: String,
     /// The hash of the archive.
@@ -26,7 +26,7 @@ pub struct Lock {
     /// Name and version of the compiler.
     pub compiler: String,
     /// By kernel.
-    pub kernels: BTreeMap<String, Line>,
+    pub kernels: BTreeMap<String, LockLine>,
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -61,7 +61,7 @@ pub fn lock_of_tree(root: &Path) -> Result<Lock, String> {
             all.extend(content.into_bytes());
         }
         let archive = hash(&read(&root.join(format!("shaders/spirv/{}.bin", kernel.name)))?);
-        kernels.insert(kernel.name.to_string(), Line { sources: hash(&all), archive });
+        kernels.insert(kernel.name.to_string(), LockLine { sources: hash(&all), archive });
     }
     Ok(Lock { compiler, kernels })
 }
@@ -93,7 +93,7 @@ impl Lock {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 ["compiler", name, version] => lock.compiler = format!("{name} {version}"),
                 [kernel, sources, archive] => {
-                    let line = Line { sources: sources.into(), archive: archive.into() };
+                    let line = LockLine { sources: sources.into(), archive: archive.into() };
                     lock.kernels.insert(kernel.into(), line);
                 }
                 _ => {}
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_changed_is_told_by_kernel() {
-        let line = |sources: &str, archive: &str| Line { sources: sources.into(), archive: archive.into() };
+        let line = |sources: &str, archive: &str| LockLine { sources: sources.into(), archive: archive.into() };
         let kernels = ["a", "b", "c", "d"].map(|kernel| (kernel.to_string(), line("1", "2")));
         let base = Lock { compiler: "shaderc 1".into(), kernels: kernels.into() };
         assert_eq!(Lock::parse(&base.text()), base);

@@ -52,7 +52,12 @@ fn step(name: &str) -> Result<(usize, bool), Fault> {
 }
 
 /// Adds what a step runs.
-fn add(found: &mut PipelineUses, caps: &Caps, plan: &pumex::plan::Plan, (label, name): (&str, &str)) -> Result<(), Fault> {
+fn add(
+    found: &mut PipelineUses,
+    caps: &Caps,
+    plan: &pumex::plan::Plan,
+    (label, name): (&str, &str),
+) -> Result<(), Fault> {
     let (rows, decode_batch) = step(name)?;
     let run = DryRun {
         plan,

@@ -15,7 +15,7 @@ use pumex_quant::{all, Format};
 use std::time::{Duration, Instant};
 
 /// A product: outputs, inputs, what it does beside multiplying.
-type Shape = (usize, usize, GemmFusion);
+type ProductShape = (usize, usize, GemmFusion);
 
 /// A product with plain weights, the way they lie on a discrete device.
 const PLAIN: GemmFusion =
@@ -23,8 +23,8 @@ const PLAIN: GemmFusion =
 const NORM: GemmFusion = GemmFusion { norm: true, ..PLAIN };
 const ADD: GemmFusion = GemmFusion { add: true, ..PLAIN };
 const GATED: GemmFusion = GemmFusion { gated: true, ..NORM };
-const SHAPES: [Shape; 3] = [(4096, 4096, PLAIN), (14336, 4096, PLAIN), (128_256, 4096, PLAIN)];
-const ROLES: [Shape; 5] =
+const SHAPES: [ProductShape; 3] = [(4096, 4096, PLAIN), (14336, 4096, PLAIN), (128_256, 4096, PLAIN)];
+const ROLES: [ProductShape; 5] =
     [(6144, 4096, NORM), (4096, 4096, ADD), (14336, 4096, GATED), (4096, 14336, ADD), (128_256, 4096, NORM)];
 
 /// Bytes that a round of launches reads at least, so that no cache holds them.
@@ -47,7 +47,14 @@ struct Bench {
 
 impl Bench {
     /// Microseconds of one launch in a row of them over copies of the matrix.
-    fn time(&mut self, f: &Format, shape: Shape, n: usize, tile: &GemvTile, w: &vk::Buffer) -> Result<f64, Fault> {
+    fn time(
+        &mut self,
+        f: &Format,
+        shape: ProductShape,
+        n: usize,
+        tile: &GemvTile,
+        w: &vk::Buffer,
+    ) -> Result<f64, Fault> {
         let mut spec = tile.spec(shape.1, n, shape.2);
         spec.extend(tile.whole_rows(std::iter::once(shape.0)));
         let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &spec)?;
@@ -55,7 +62,14 @@ impl Bench {
     }
 
     /// Microseconds of one launch by cooperative matrices, with packed activations, in a row of launches over copies of the matrix.
-    fn time_mat(&mut self, f: &Format, shape: Shape, n: usize, tile: &MatTile, w: &vk::Buffer) -> Result<f64, Fault> {
+    fn time_mat(
+        &mut self,
+        f: &Format,
+        shape: ProductShape,
+        n: usize,
+        tile: &MatTile,
+        w: &vk::Buffer,
+    ) -> Result<f64, Fault> {
         let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(shape.1, shape.2))?;
         let grid = [tile.groups, n.div_ceil(tile.columns()) as u32, 1];
         self.time_of(f, shape, n, (&pipeline, grid, n << 8), w)
@@ -64,7 +78,7 @@ impl Bench {
     fn time_of(
         &mut self,
         f: &Format,
-        (m, k, extras): Shape,
+        (m, k, extras): ProductShape,
         n: usize,
         (pipeline, grid, flags): (&vk::Pipeline, [u32; 3], usize),
         w: &vk::Buffer,
@@ -106,7 +120,7 @@ impl Bench {
     fn matrices(
         &mut self,
         f: &Format,
-        shape: Shape,
+        shape: ProductShape,
         n: usize,
         (w, only_policy): (&vk::Buffer, bool),
     ) -> Result<(), Fault> {
@@ -161,7 +175,7 @@ fn main() -> Result<(), Fault> {
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
     let activations = if args.get(3).is_some_and(|a| a == "q16") { ActivationQuant::Q16 } else { ActivationQuant::Q8 };
     let asked = |what: &str| args.get(2).is_some_and(|a| a.split(',').any(|a| a == what));
-    let shapes: &[Shape] = if asked("roles") { &ROLES } else { &SHAPES };
+    let shapes: &[ProductShape] = if asked("roles") { &ROLES } else { &SHAPES };
     let only_policy = asked("policy");
     let only_some = asked("some");
     let shapes = if only_some { &shapes[1..] } else { shapes };

@@ -27,7 +27,7 @@ pub(super) struct ByteRun<'a> {
 }
 
 /// Memory of the host for a batch on its way.
-pub(super) struct Slot {
+pub(super) struct StagingSlot {
     device: Device,
     pub(super) buffer: Buffer,
     last: Mutex<Last>,
@@ -39,11 +39,11 @@ struct Last {
     value: Option<u64>,
 }
 
-impl Slot {
-    pub(super) fn new(device: &Device, way: &UploadOptions) -> Result<Slot> {
+impl StagingSlot {
+    pub(super) fn new(device: &Device, way: &UploadOptions) -> Result<StagingSlot> {
         let buffer = device.buffer("staging", (way.batch_bytes as u64).next_multiple_of(WORD), Class::Staging)?;
         let recording = Some(device.recorder_bare(0)?.finish()?);
-        Ok(Slot { device: device.clone(), buffer, last: Mutex::new(Last { recording, value: None }) })
+        Ok(StagingSlot { device: device.clone(), buffer, last: Mutex::new(Last { recording, value: None }) })
     }
 
     /// Waits until the device is done with it.
@@ -69,7 +69,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for StagingSlot {
     fn drop(&mut self) {
         let _ = self.wait(); // after a panic nobody else has
     }
@@ -105,7 +105,7 @@ pub(super) struct RunSlice {
 /// Runs that go together, and what is done of them.
 pub(super) struct Batch<'b> {
     /// Where they wait for the device; none if the host writes to where they belong.
-    pub(super) slot: Option<Arc<Slot>>,
+    pub(super) slot: Option<Arc<StagingSlot>>,
     pub(super) planned: PlannedBatch<'b>,
     /// What threads take one by one.
     pub(super) pieces: Vec<RunSlice>,
@@ -116,7 +116,7 @@ pub(super) struct Batch<'b> {
 }
 
 impl<'b> Batch<'b> {
-    pub(super) fn new(slot: Option<Arc<Slot>>, planned: PlannedBatch<'b>) -> Batch<'b> {
+    pub(super) fn new(slot: Option<Arc<StagingSlot>>, planned: PlannedBatch<'b>) -> Batch<'b> {
         let mut pieces = Vec::new();
         for (i, run) in planned.runs.iter().enumerate() {
             let unit = run.load.unit.max(1);

@@ -1,7 +1,7 @@
 //! Threads that fill batches, the one that gives batches their slots, and what they share with the one that plans.
 
-use super::batch::{Batch, RunSlice, PlannedBatch, Slot};
-use super::load::{Source, UploadOptions};
+use super::batch::{Batch, PlannedBatch, RunSlice, StagingSlot};
+use super::load::{UploadOptions, UploadSource};
 use crate::device::Device;
 use crate::lock::lock;
 use pumex_gguf::{Error, Result};
@@ -21,7 +21,7 @@ const AHEAD: usize = 8;
 
 /// What all threads know.
 #[derive(Default)]
-struct State<'b> {
+struct UploadState<'b> {
     /// What comes next, without slots.
     planned: VecDeque<PlannedBatch<'b>>,
     /// No more will be planned.
@@ -31,11 +31,11 @@ struct State<'b> {
     /// No more will have.
     served: bool,
     /// All slots.
-    made: Vec<Arc<Slot>>,
+    made: Vec<Arc<StagingSlot>>,
     /// A batch waits for a slot.
     waiting: bool,
     /// Slots that nobody fills, the longest untouched first.
-    slots: VecDeque<Arc<Slot>>,
+    slots: VecDeque<Arc<StagingSlot>>,
     /// Batches planned that are not submitted yet.
     left: usize,
     /// Bytes submitted.
@@ -50,8 +50,8 @@ type Order = (usize, usize);
 pub(super) struct UploadThreads<'a, 'b> {
     device: &'a Device,
     pub(super) way: &'a UploadOptions,
-    source: &'a dyn Source,
-    state: Mutex<State<'b>>,
+    source: &'a dyn UploadSource,
+    state: Mutex<UploadState<'b>>,
     /// For those that plan and serve.
     changed: Condvar,
     /// For those that fill.
@@ -73,7 +73,7 @@ impl Drop for Guard<'_, '_, '_> {
 }
 
 impl<'a, 'b> UploadThreads<'a, 'b> {
-    pub(super) fn new(device: &'a Device, way: &'a UploadOptions, source: &'a dyn Source) -> Self {
+    pub(super) fn new(device: &'a Device, way: &'a UploadOptions, source: &'a dyn UploadSource) -> Self {
         let (state, changed, served) = (Mutex::default(), Condvar::new(), Condvar::new());
         let (batches, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         UploadThreads { device, way, source, state, changed, served, batches, stop }
@@ -91,7 +91,7 @@ impl<'a, 'b> UploadThreads<'a, 'b> {
         lock(&self.state).sent
     }
 
-    fn stop(&self, state: MutexGuard<'_, State<'b>>) {
+    fn stop(&self, state: MutexGuard<'_, UploadState<'b>>) {
         self.stop.store(true, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
@@ -125,7 +125,7 @@ impl<'a, 'b> UploadThreads<'a, 'b> {
     }
 
     /// Waits until that is so or all has stopped, and tells how far it is from time to time.
-    fn watch(&self, progress: &mut dyn FnMut(u64), until: impl Fn(&State<'b>) -> bool) {
+    fn watch(&self, progress: &mut dyn FnMut(u64), until: impl Fn(&UploadState<'b>) -> bool) {
         loop {
             progress(self.sent_bytes());
             let state = lock(&self.state);
@@ -137,7 +137,7 @@ impl<'a, 'b> UploadThreads<'a, 'b> {
     }
 
     /// Waits for what `changed` tells until that is so or all has stopped.
-    fn until(&self, so: impl Fn(&State<'b>) -> bool) -> MutexGuard<'_, State<'b>> {
+    fn until(&self, so: impl Fn(&UploadState<'b>) -> bool) -> MutexGuard<'_, UploadState<'b>> {
         let mut state = lock(&self.state);
         while !self.is_stopped() && !so(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +157,7 @@ impl<'a, 'b> UploadThreads<'a, 'b> {
                 return;
             }
             drop(state);
-            let slot = match Slot::new(self.device, self.way) {
+            let slot = match StagingSlot::new(self.device, self.way) {
                 Ok(slot) => Arc::new(slot),
                 Err(e) => return self.record_failure((0, 0), e),
             };
@@ -195,7 +195,7 @@ impl<'a, 'b> UploadThreads<'a, 'b> {
     }
 
     /// A slot that the device is done with; none if all has stopped.
-    fn slot(&self) -> Option<Arc<Slot>> {
+    fn slot(&self) -> Option<Arc<StagingSlot>> {
         lock(&self.state).waiting = true;
         self.changed.notify_all();
         let slot = self.until(|state| !state.slots.is_empty()).slots.pop_front()?;
@@ -275,7 +275,7 @@ impl<'a, 'b> UploadThreads<'a, 'b> {
     }
 
     /// Waits for the device; all slots, or the first fault if there was one.
-    pub(super) fn finish(&self) -> Result<Vec<Arc<Slot>>> {
+    pub(super) fn finish(&self) -> Result<Vec<Arc<StagingSlot>>> {
         let mut state = lock(&self.state);
         let (slots, failed) = (std::mem::take(&mut state.made), state.failed.take());
         drop(state);

@@ -21,13 +21,13 @@ pub(super) fn attribute(machine: &Machine, item: &Value, name: &Value) -> Result
 }
 
 /// What items are compared by: an attribute, or themselves; strings without case unless told.
-struct Keys {
+struct SortKeys {
     attribute: Option<Value>,
     default: Option<Value>,
     case: bool,
 }
 
-impl Keys {
+impl SortKeys {
     fn of(&self, machine: &Machine, item: &Value) -> Result<Value> {
         let value = match &self.attribute {
             None | Some(Value::None) => item.clone(),
@@ -97,7 +97,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         },
         "dictsort" => {
             let [case, by, reverse] = args.bind(name, ["case_sensitive", "by", "reverse"])?;
-            let keys = Keys { attribute: None, default: None, case: truth(case) };
+            let keys = SortKeys { attribute: None, default: None, case: truth(case) };
             let by_value = match by.as_ref().and_then(Value::text).map_or("key", |t| t.as_str()) {
                 "key" => false,
                 "value" => true,
@@ -123,8 +123,8 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 None => vec![attribute],
                 Some(names) => names.split(',').map(|name| Some(Value::str(name))).collect(),
             };
-            let keys: Vec<Keys> =
-                attributes.into_iter().map(|attribute| Keys { attribute, default: None, case }).collect();
+            let keys: Vec<SortKeys> =
+                attributes.into_iter().map(|attribute| SortKeys { attribute, default: None, case }).collect();
             // A tuple even of one: what is equal in it need not have an order.
             let of = |item: &Value| {
                 Value::tuple(budget, keys.iter().map(|key| key.of(machine, item)).collect::<Result<_>>()?)
@@ -134,7 +134,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "unique" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
-            let keys = Keys { attribute, default: None, case: truth(case) };
+            let keys = SortKeys { attribute, default: None, case: truth(case) };
             let keyed = keys.compute_keys(machine, value.iterate(budget)?)?;
             let mut seen = crate::value::Dict::default();
             let mut kept = Vec::new();
@@ -148,7 +148,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "min" | "max" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
-            let keys = Keys { attribute, default: None, case: truth(case) };
+            let keys = SortKeys { attribute, default: None, case: truth(case) };
             let mut best: Option<(Value, Value)> = None;
             for (key, item) in keys.compute_keys(machine, value.iterate(budget)?)? {
                 let wanted = if name == "min" { Ordering::Less } else { Ordering::Greater };
@@ -164,7 +164,11 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "groupby" => {
             let [attribute, default, case] = args.bind(name, ["attribute", "default", "case_sensitive"])?;
-            let keys = Keys { attribute: Some(require_argument(attribute, name, "attribute")?), default, case: truth(case) };
+            let keys = SortKeys {
+                attribute: Some(require_argument(attribute, name, "attribute")?),
+                default,
+                case: truth(case),
+            };
             let keyed = keys.compute_keys(machine, value.iterate(budget)?)?;
             let with_key = keyed.into_iter().map(|(k, v)| Ok((k.clone(), Value::tuple(budget, vec![k, v])?)));
             let sorted = compare::sort(budget, with_key.collect::<Result<_>>()?, false)?;
@@ -176,7 +180,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                     _ => groups.push((pair[0].clone(), vec![pair[1].clone()])),
                 }
             }
-            let named = Keys { case: true, ..keys };
+            let named = SortKeys { case: true, ..keys };
             let group = |(_, group): (Value, Vec<Value>)| {
                 // The name is the first item's, with its case.
                 let key = named.of(machine, &group[0])?;
@@ -248,7 +252,7 @@ fn map(machine: &Machine, value: Value, mut args: CallArgs) -> Result<Value> {
     let items = some(machine, &value)?;
     if args.positional.is_empty() {
         let [attr, default] = args.bind("map", ["attribute", "default"])?;
-        let keys = Keys { attribute: Some(require_argument(attr, "map", "attribute")?), default, case: true };
+        let keys = SortKeys { attribute: Some(require_argument(attr, "map", "attribute")?), default, case: true };
         let mapped = items.iter().map(|item| keys.of(machine, item));
         return Value::iter(machine.budget, mapped.collect::<Result<_>>()?);
     }

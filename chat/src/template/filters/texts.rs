@@ -66,7 +66,9 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 false if !args.positional.is_empty() => {
                     return Err(Error::template("can't handle positional and keyword arguments at the same time"))
                 }
-                false => Value::dict(budget, args.named.into_iter().map(|(n, v)| (Value::Str(Text::from_outside(n)), v)))?,
+                false => {
+                    Value::dict(budget, args.named.into_iter().map(|(n, v)| (Value::Str(Text::from_outside(n)), v)))?
+                }
             };
             ok(percent::format(budget, &text, &values)?)
         }
@@ -117,7 +119,7 @@ fn tojson(machine: &Machine, value: &Value, mut args: CallArgs) -> Result<Value>
         },
     };
     let truth = |v: Option<Value>| v.is_some_and(|v| v.truth());
-    let style = dump::Style { ascii: truth(ascii), indent, item, key, sort: truth(sort) };
+    let style = dump::JsonStyle { ascii: truth(ascii), indent, item, key, sort: truth(sort) };
     Ok(Value::Str(dump::dump(budget, value, &style)?))
 }
 

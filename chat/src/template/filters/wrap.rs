@@ -20,7 +20,7 @@ pub(super) fn wrap(machine: &Machine, text: &Text, mut args: CallArgs) -> Result
     if width <= 0 {
         return Err(Error::template(format!("invalid width {width} (must be > 0)")));
     }
-    let style = Style {
+    let style = WrapStyle {
         width: usize::try_from(width).unwrap_or(usize::MAX),
         long: long.is_none_or(|l| l.truth()),
         hyphens: hyphens.is_none_or(|h| h.truth()),
@@ -35,7 +35,7 @@ pub(super) fn wrap(machine: &Machine, text: &Text, mut args: CallArgs) -> Result
     Ok(Value::Str(Text::derive(all.join(with.as_str()), &[text, &with])))
 }
 
-struct Style {
+struct WrapStyle {
     width: usize,
     /// Words that are longer than a line are broken.
     long: bool,
@@ -43,7 +43,7 @@ struct Style {
     hyphens: bool,
 }
 
-impl Style {
+impl WrapStyle {
     fn break_line(&self, line: &[char]) -> Vec<String> {
         let blank = |chunk: &[char]| chunk.iter().all(|c| strings::space(*c));
         let mut chunks = self.chunks(line);

@@ -1,12 +1,12 @@
 //! One function per kind of op, as in the reference: what it reads, the kernel, what it writes.
 
-use super::state::Span;
+use super::state::RowSpan;
 use super::Fast;
 use crate::cpu::bookkeeping::routes;
-use crate::cpu::general::{apply_gate, Env, Floats};
+use crate::cpu::general::{apply_gate, Env, WeightFloats};
 use crate::cpu::ops as plain;
-use pumex_cpu::attention::{Queries, RowRun, Scores};
-use pumex_cpu::{rows as kernels, RoutedExpert, Gating, Input, ScaledMatrix};
+use pumex_cpu::attention::{Queries, RowRun, ScoreRules};
+use pumex_cpu::{rows as kernels, Gating, ProductInput, RoutedExpert, ScaledMatrix};
 use pumex_gguf::Gguf;
 use pumex_plan::{
     instead, Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan, RopeNorm,
@@ -95,8 +95,8 @@ impl Fast<'_> {
         }
     }
 
-    fn input(&self, x: Val) -> Input<'_> {
-        Input { floats: &self.values[x.0], acts: &self.acts }
+    fn input(&self, x: Val) -> ProductInput<'_> {
+        ProductInput { floats: &self.values[x.0], acts: &self.acts }
     }
 
     fn embed(&mut self, weight: Weight, list: Option<usize>, out: Val, rows: &[Row]) {
@@ -151,7 +151,9 @@ impl Fast<'_> {
         let parts = (&self.weights.part(gate), &self.weights.part(up));
         match by {
             Gate::SILU => self.cpu.matmul_gated(parts, Gating::Silu, &self.input(x), n, &mut result),
-            by => self.cpu.matmul_gated(parts, Gating::By(&|g, u| apply_gate(by, g, u)), &self.input(x), n, &mut result),
+            by => {
+                self.cpu.matmul_gated(parts, Gating::By(&|g, u| apply_gate(by, g, u)), &self.input(x), n, &mut result)
+            }
         }
         self.put(out, result);
     }
@@ -197,7 +199,9 @@ impl Fast<'_> {
         let (x, choices) = (self.input(x), &self.choices);
         match by {
             Gate::SILU => self.cpu.matmul_gated_experts(&both, Gating::Silu, &x, choices, &mut result),
-            by => self.cpu.matmul_gated_experts(&both, Gating::By(&|g, u| apply_gate(by, g, u)), &x, choices, &mut result),
+            by => {
+                self.cpu.matmul_gated_experts(&both, Gating::By(&|g, u| apply_gate(by, g, u)), &x, choices, &mut result)
+            }
         }
         self.put(out, result);
     }
@@ -224,7 +228,7 @@ impl Fast<'_> {
             self.acts_of = None;
         }
         let mut result = self.room(h.out.val, n);
-        let x = Input { floats: &self.groups, acts: &self.acts };
+        let x = ProductInput { floats: &self.groups, acts: &self.acts };
         let at = (h.out.at, h.out.stride, self.width(h.out.val));
         self.cpu.heads(self.weights.matrix(h.weight), &x, n, at, &mut result);
         self.put(h.out.val, result);
@@ -317,19 +321,20 @@ impl Fast<'_> {
         self.state.look(spec, self.plan.sight, self.session.blocks(), rows);
         let mut result = self.room(out, rows.len());
         let blocks = self.session.blocks();
-        let run = |span: &Span| {
+        let run = |span: &RowSpan| {
             let table = blocks.table(0, span.seq);
             RowRun { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
         };
         let spans = &self.state.spans;
         let mut few = [RowRun { row: 0, rows: 0, blocks: &[], first_block: 0 }; FEW_SPANS];
         few.iter_mut().zip(spans).for_each(|(few, span)| *few = run(span));
-        let several: Vec<RowRun<'_>> = if spans.len() > FEW_SPANS { spans.iter().map(run).collect() } else { Vec::new() };
+        let several: Vec<RowRun<'_>> =
+            if spans.len() > FEW_SPANS { spans.iter().map(run).collect() } else { Vec::new() };
         let runs = if spans.len() > FEW_SPANS { &several[..] } else { &few[..spans.len()] };
         let sinks = spec.sinks.map(|w| self.weights.vector(w));
         let biases = spec.biases.map_or(&[][..], |table| &self.plan.ropes[table]);
         let scores =
-            Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &self.state.slopes, biases };
+            ScoreRules { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &self.state.slopes, biases };
         if let Some(cache) = &self.state.caches[spec.layer] {
             let q = Queries { rows: &self.values[qkv.0], width: spec.qkv_width() };
             self.cpu.attend(cache, &scores, q, runs, &self.state.seen, &mut self.work, &mut result);
@@ -364,7 +369,7 @@ struct WeightLookup<'a> {
     weights: &'a super::Weights<'a>,
 }
 
-impl Floats for WeightLookup<'_> {
+impl WeightFloats for WeightLookup<'_> {
     fn vector(&self, w: Weight) -> Cow<'_, [f32]> {
         Cow::Borrowed(self.weights.vector(w))
     }

@@ -3,7 +3,7 @@
 use super::state::place_of;
 use super::Fast;
 use crate::session::KV_BLOCK;
-use pumex_cpu::attention::{Cache, Index, CacheWrite, Queries, RowRun, Scores, VisibleRange};
+use pumex_cpu::attention::{Cache, CacheWrite, IndexerHeads, Queries, RowRun, ScoreRules, VisibleRange};
 use pumex_plan::{AttentionSpec, ChoosePositions, Chosen, Cols, Val};
 use pumex_step::Row;
 
@@ -42,7 +42,8 @@ impl Fast<'_> {
                     }
                     let table = self.session.blocks().table(0, rows[row].seq as usize);
                     let weights = c.weights.map(|w| self.cols(w, first + row, c.heads));
-                    let index = Index { q: self.cols(c.q, first + row, c.heads * c.dim), heads: c.heads, weights };
+                    let index =
+                        IndexerHeads { q: self.cols(c.q, first + row, c.heads * c.dim), heads: c.heads, weights };
                     let place = |block: usize| place_of(table, (block + 1) * chosen.every - 1);
                     cache.index(self.cpu.isa, &index, (from..end).map(place), out);
                 });
@@ -72,10 +73,11 @@ impl Fast<'_> {
     ) {
         let (mut result, width) = (self.room(out, rows.len()), self.width(chosen.list));
         let sinks = spec.sinks.map(|w| self.weights.vector(w));
-        let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &[], biases: &[] };
+        let scores = ScoreRules { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &[], biases: &[] };
         let each = spec.heads * spec.v_dim;
         let Some(cache) = &self.state.caches[spec.layer] else { return self.put(out, result) };
-        let mut gathered = self.chosen.gathered.take().filter(|g| g.is_like(cache)).unwrap_or_else(|| cache.empty_like());
+        let mut gathered =
+            self.chosen.gathered.take().filter(|g| g.is_like(cache)).unwrap_or_else(|| cache.empty_like());
         for (i, (row, result)) in rows.iter().zip(result.chunks_exact_mut(each)).enumerate() {
             let table = self.session.blocks().table(0, row.seq as usize);
             let listed = Chosen::listed_positions(&self.values[chosen.list.0][i * width..][..width]);

@@ -1,6 +1,6 @@
 //! The plan's weights as the kernels read them.
 
-use pumex_cpu::{Cpu, Matrix, ScaledMatrix, Shape, FileMatrix};
+use pumex_cpu::{Cpu, DataShape, FileMatrix, Matrix, ScaledMatrix};
 use pumex_gguf::error::try_filled_vec;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{General, MatPart, Op, Plan, Weight, WeightInfo};
@@ -13,15 +13,15 @@ pub(super) struct Weights<'a> {
 
 /// What a weight is to the plan.
 #[derive(Clone, Copy, Default)]
-struct Role {
+struct WeightRole {
     /// Matrices in it, if products read it.
     parts: usize,
     /// Whether it is read as floats.
     vector: bool,
 }
 
-fn roles(plan: &Plan) -> Vec<Role> {
-    let mut roles = vec![Role::default(); plan.weights.len()];
+fn roles(plan: &Plan) -> Vec<WeightRole> {
+    let mut roles = vec![WeightRole::default(); plan.weights.len()];
     let mut matrix = |w: Weight, parts: usize| roles[w.0].parts = parts;
     let mut vectors: Vec<Weight> = Vec::new();
     for op in &plan.ops {
@@ -73,7 +73,8 @@ fn inspect(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()>
 /// All of a weight, decoded.
 fn floats(gguf: &Gguf, w: &WeightInfo) -> Result<Vec<f32>> {
     let data = gguf.data(&gguf.tensors()[w.tensor]);
-    let mut out = try_filled_vec(0.0, w.rows.saturating_mul(w.cols), &format!("{}: tensor {}", gguf.path().display(), w.name))?;
+    let mut out =
+        try_filled_vec(0.0, w.rows.saturating_mul(w.cols), &format!("{}: tensor {}", gguf.path().display(), w.name))?;
     let row = w.cols / w.format.block_len * w.format.block_bytes;
     for (i, out) in out.chunks_exact_mut(w.cols).enumerate() {
         let at = i % (data.len() / row).max(1) * row;
@@ -90,7 +91,7 @@ impl<'a> Weights<'a> {
         let sources: Vec<FileMatrix<'a, '_, Error>> = of_file()
             .map(|(w, role)| FileMatrix {
                 format: w.format,
-                shape: Shape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols },
+                shape: DataShape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols },
                 data: gguf.data(&gguf.tensors()[w.tensor]),
                 // What no product reads is looked at all the same.
                 repack: repack && role.parts > 0,

@@ -4,7 +4,7 @@ use super::tools::Tools;
 use crate::engine::{Chat, Reasoning, MEDIA_MARK};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{self, Media};
+use crate::media::{self, BodyMedia};
 use crate::openai::messages;
 use crate::openai::tools::tool_choice;
 use serde_json::{json, Map, Value};
@@ -16,14 +16,16 @@ type FindItem<'a> = &'a dyn Fn(&str) -> Option<Value>;
 ///
 /// # Errors
 /// Items or functions of a wrong shape; videos and files.
-pub(super) fn chat<'a>(fields: &Fields<'a>, kept: FindItem, media: &mut Media<'a>) -> Result<Chat> {
+pub(super) fn chat<'a>(fields: &Fields<'a>, kept: FindItem, media: &mut BodyMedia<'a>) -> Result<Chat> {
     let mut list = Vec::new();
     if let Some(instructions) = fields.text("instructions")? {
         list.push(json!({"role": "system", "content": instructions}));
     }
     match fields.require("input")? {
         Value::String(text) => list.push(json!({"role": "user", "content": text})),
-        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| read_item(item, &mut list, kept, media))?,
+        Value::Array(_) => {
+            fields.objects("input")?.iter().try_for_each(|item| read_item(item, &mut list, kept, media))?
+        }
         other => return Err(fields.wrong("input", "a string or a list of items", other)),
     }
     let Tools { functions: tools, .. } = Tools::read(fields)?;
@@ -54,7 +56,7 @@ pub(super) fn chat<'a>(fields: &Fields<'a>, kept: FindItem, media: &mut Media<'a
 }
 
 /// An item, or one of an earlier response that is named by its id alone.
-fn read_item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, kept: FindItem, media: &mut Media<'a>) -> Result<()> {
+fn read_item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, kept: FindItem, media: &mut BodyMedia<'a>) -> Result<()> {
     let alone = item.value("type").is_none() && item.value("role").is_none() && item.value("id").is_some();
     if item.text("type")? != Some("item_reference") && !alone {
         return self::item(item, list, media);
@@ -64,13 +66,13 @@ fn read_item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, kept: FindItem, media
         item.refuse("id", format!("expected an item of a response that was kept, found {id:?}: send the item itself"))
     })?;
     // What was answered is text.
-    let mut none = Media::default();
+    let mut none = BodyMedia::default();
     self::item(&Fields::of(&found)?, list, &mut none)?;
     none.refuse("this server keeps none")
 }
 
 /// An item becomes a message, or part of the assistant's last one: reasoning, text and calls of one turn are one message.
-fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut Media<'a>) -> Result<()> {
+fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut BodyMedia<'a>) -> Result<()> {
     match item.text("type")?.unwrap_or("message") {
         "message" => {
             let role = item.require_text("role")?;
@@ -150,7 +152,7 @@ fn turn(list: &mut Vec<Value>) -> &mut Map<String, Value> {
 }
 
 /// A message's text, or its parts where there are media among them.
-fn content<'a>(item: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn content<'a>(item: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     match item.require("content")? {
         Value::String(text) => Ok(text.clone().into()),
         Value::Array(_) => parts(item, "content", media),
@@ -159,7 +161,7 @@ fn content<'a>(item: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
 }
 
 /// Parts: as one text where they are texts, else each as chat has it.
-fn parts<'a>(item: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<Value> {
+fn parts<'a>(item: &Fields<'a>, name: &str, media: &mut BodyMedia<'a>) -> Result<Value> {
     let before = media.len();
     let mut texts = Vec::new();
     for part in item.objects(name)? {
