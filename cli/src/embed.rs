@@ -10,10 +10,7 @@ use pumex_model as model;
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::adapters::AdapterArgs;
-use super::media::MediaArgs;
-use super::options::{EngineArgs, ModelArgs};
-use super::prompt_source::PromptArgs;
+use super::prompted_model::PromptedModelArgs;
 use super::{files, output, session, CommandEnd};
 
 /// [`Pooling`], as flags name it.
@@ -44,15 +41,7 @@ fn ids(text: &str) -> std::result::Result<Ids, String> {
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    media: MediaArgs,
-    #[command(flatten)]
-    prompt: PromptArgs,
+    input: PromptedModelArgs,
     /// Texts, instead of -p, -f or stdin
     #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file", "tokens"])]
     texts: Vec<String>,
@@ -98,7 +87,7 @@ impl Args {
         if !self.texts.is_empty() {
             return Ok(self.texts.clone());
         }
-        let text = self.prompt.require_text()?;
+        let text = self.input.prompt.require_text()?;
         let separator = self.embd_separator.as_deref().map(super::prompt_source::unescape);
         let separator = separator.or(self.lines.then(|| "\n".to_string())).filter(|s| !s.is_empty());
         let Some(separator) = separator else { return Ok(vec![text]) };
@@ -112,14 +101,14 @@ impl Args {
 
 /// Gives the vectors, or the scores.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
-    if !args.media.is_empty() {
+    if !args.input.media.is_empty() {
         return encode_media(args);
     }
-    if args.media.projector.mmproj.is_some() || args.media.projector.mmproj_url.is_some() {
+    if args.input.media.projector.mmproj.is_some() || args.input.media.projector.mmproj_url.is_some() {
         let what = "--mmproj: expected --image FILE or --audio FILE beside it, found neither";
         return Err(Error::Usage(what.into()));
     }
-    let gguf = args.adapters.attach(session::open(&args.model)?)?;
+    let gguf = args.input.open()?;
     let plan = model::plan(&gguf)?;
     let (n_vocab, plan) = (plan.n_ids(), plan.embedding());
     let ahead = plan.looks_ahead();
@@ -133,7 +122,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
     let longest = lens.iter().copied().max().unwrap_or(1);
     let number = |n: usize| u32::try_from(n).map_err(|_| Error::Request(format!("{n} tokens are too many")));
-    let mut engine = args.engine.clone();
+    let mut engine = args.input.engine.clone();
     engine.embeds = true;
     if ahead {
         // All of a text must stand in one step.
@@ -175,15 +164,15 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
 
 /// Gives the rows that a projector makes of media; no model is needed.
 fn encode_media(args: &Args) -> Result<CommandEnd> {
-    let model = args.model.model.as_deref();
+    let model = args.input.model.model.as_deref();
     let projector = args
         .media
         .projector
-        .open(&args.model, model, &args.engine)?
+        .open(&args.input.model, model, &args.input.engine)?
         .ok_or_else(|| Error::Usage("--image, --audio: expected a projector (--mmproj FILE), found none".into()))?;
     let file = args.out.as_deref().map(files::create).transpose()?;
     let (mut vectors, mut width) = (Vec::new(), 0);
-    for medium in args.media.files()? {
+    for medium in args.input.media.files()? {
         let (rows, wide) = projector.rows(&medium)?;
         (vectors, width) = ([vectors, rows].concat(), wide);
     }

@@ -38,6 +38,7 @@ mod perplexity;
 mod profile;
 mod prompt_cache;
 mod prompt_source;
+mod prompted_model;
 mod quantize;
 mod run;
 mod sampler_values;

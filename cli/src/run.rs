@@ -18,12 +18,11 @@ use pumex_step::{Media, Runner};
 use pumex_text::{Stops, Stream, Tokenizer};
 use serde_json::{json, Value};
 
-use super::adapters::AdapterArgs;
 use super::diffusion::{self, DiffusionArgs};
-use super::media::{MediaArgs, ModelProjector};
-use super::options::{EngineArgs, ModelArgs};
+use super::media::ModelProjector;
 use super::prompt_cache::{self, CacheArgs, CachedPrompt, PromptCache};
-use super::prompt_source::{unescape, PromptArgs};
+use super::prompt_source::unescape;
+use super::prompted_model::PromptedModelArgs;
 use super::sampling::SamplingArgs;
 use super::{chat, output, session, CommandEnd};
 
@@ -31,15 +30,7 @@ use super::{chat, output, session, CommandEnd};
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    media: MediaArgs,
-    #[command(flatten)]
-    prompt: PromptArgs,
+    input: PromptedModelArgs,
     #[command(flatten)]
     grammar: super::grammar::Args,
     #[command(flatten)]
@@ -99,7 +90,7 @@ fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<
     let other = [
         (within, "--grammar, --json-schema"),
         (args.cache.of(gguf).is_some(), "--prompt-cache"),
-        (!args.media.is_empty(), "--image, --audio"),
+        (!args.input.media.is_empty(), "--image, --audio"),
         (args.chat.tools.is_some(), "--tools"),
         (!args.reverse_prompt.is_empty(), "--reverse-prompt"),
         (args.deterministic, "--deterministic"),
@@ -113,10 +104,10 @@ fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<
     let tokenizer = Tokenizer::from_gguf(gguf)?;
     let given = diffusion::DiffusionSetup {
         gguf,
-        engine: args.engine.clone(),
-        prompt: match chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), gguf)? {
+        engine: args.input.engine.clone(),
+        prompt: match chat::opening(&args.chat, &args.input.prompt, (!args.no_escape, args.json), gguf)? {
             Some(opening) => opening.only_prompt(&tokenizer)?,
-            None => match args.prompt.read(!args.no_escape)? {
+            None => match args.input.prompt.read(!args.no_escape)? {
                 Some(text) => tokenizer.encode(&text, tokenizer.add_bos(), true)?,
                 None => return Err(Error::Usage("no text given: use -p TEXT, -f FILE or a pipe".into())),
             },
@@ -159,12 +150,12 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
                     --tool-choice none leaves the functions out";
         return Err(Error::Usage(what.into()));
     }
-    let gguf = args.adapters.attach(session::open(&args.model)?)?;
+    let gguf = args.input.open()?;
     if args.diffusion.serves(&gguf)? {
         return diffuse(&args, &gguf, source.is_some(), stop);
     }
-    let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
-    let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
+    let opening = chat::opening(&args.chat, &args.input.prompt, (!args.no_escape, args.json), &gguf)?;
+    let prompt = if opening.is_some() { None } else { args.input.prompt.read(!args.no_escape)? };
     let cache = args.cache.of(&gguf);
     if cache.is_some() && (opening.is_some() || prompt.is_none()) {
         let what =
@@ -177,13 +168,13 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
         return Err(Error::Usage(what.into()));
     }
     if opening.is_some() && !pumex_model::plan(&gguf)?.keeps_all() {
-        args.engine.checkpoints = args.chat.ctx_checkpoints;
+        args.input.engine.checkpoints = args.chat.ctx_checkpoints;
     }
-    let media = args.media.open_projector(&args.model, &gguf, (&args.engine, opening.is_some()))?;
+    let media = args.input.media.open_projector(&args.input.model, &gguf, (&args.input.engine, opening.is_some()))?;
     if let Some(media) = &media {
-        args.engine.take_rows(media.widest()?);
+        args.input.engine.take_rows(media.widest()?);
     }
-    if !args.media.is_empty() {
+    if !args.input.media.is_empty() {
         check_media(&args, prompt.is_some() || opening.is_some(), cache.is_some())?;
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
@@ -201,16 +192,16 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
                         whose steps follow from what was said before";
             return Err(Error::Usage(what.into()));
         }
-        args.engine.make_steady()?;
+        args.input.engine.make_steady()?;
     }
-    session::use_threads(&args.engine);
+    session::use_threads(&args.input.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
     let ((tokenizer, beginning), runner) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| read(&gguf, &args, (prompt.as_deref(), opening, media.as_ref()), source.as_ref()));
         let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
-        let device = session::device(&args.engine);
-        let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
+        let device = session::device(&args.input.engine);
+        let load = |device| session::load_on(&gguf, device, &args.input.engine, n_ctx, stop);
         if reading.is_finished() || device.is_err() {
             Ok::<_, Error>((joined(reading)?, load(device?)?))
         } else {
@@ -234,10 +225,11 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
                 breakers: args.sampling.breakers(!args.no_escape),
                 source,
                 json: args.json,
-                media: media.map(|media| media.talk(&args.media)).transpose()?,
+                media: media.map(|media| media.talk(&args.input.media)).transpose()?,
                 stop,
             };
-            let speaker = Speaker::new(runner, tokenizer, sampler).with_checkpoints(1..1 + args.engine.checkpoints);
+            let speaker =
+                Speaker::new(runner, tokenizer, sampler).with_checkpoints(1..1 + args.input.engine.checkpoints);
             return chat::converse(*opening, given, speaker);
         }
     };
@@ -286,8 +278,8 @@ fn read(
         let begun = chat::OpenedChat::new(opening, &args.chat, &tokenizer, source)?;
         return Ok((tokenizer, Beginning::Talk(Box::new(begun))));
     }
-    let feed = |text: &str| match media.filter(|_| !args.media.is_empty()) {
-        Some(media) => media.feed(text, &args.media.files()?, &tokenizer),
+    let feed = |text: &str| match media.filter(|_| !args.input.media.is_empty()) {
+        Some(media) => media.feed(text, &args.input.media.files()?, &tokenizer),
         None => Ok(Feed { ids: tokenizer.encode(text, tokenizer.add_bos(), true)?, ..Feed::default() }),
     };
     let first = prompt.map(feed).transpose()?;

@@ -84,7 +84,7 @@ trait ScaleGroups {
 macro_rules! groups {
     ($($name:ident, |$s:ident, $p:ident, $d:ident, $g:ident| $scale:expr, $min:expr;)*) => { $(
         struct $name;
-        impl Groups for $name {
+        impl ScaleGroups for $name {
             const KIND: Scales = Scales::$name;
             #[inline(always)]
             unsafe fn scale<$s: Simd>($p: *const u8, $d: $s::F, $g: usize) -> $s::F {

@@ -103,7 +103,7 @@ fn first(
         return Err(Error::file(gguf.path(), "unsupported", what));
     }
     let eyes = if settings.embeds { None } else { Eyes::open(&gguf, settings)? };
-    make_room(&mut options, (eyes.as_ref(), settings))?;
+    make_room(&mut options, eyes.as_ref(), settings)?;
     // The vocabulary is read while the device takes the weights.
     let (text, runner) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| TextParts::read(&gguf, settings));
