@@ -166,6 +166,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
 fn encode_media(args: &Args) -> Result<CommandEnd> {
     let model = args.input.model.model.as_deref();
     let projector = args
+        .input
         .media
         .projector
         .open(&args.input.model, model, &args.input.engine)?

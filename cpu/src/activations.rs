@@ -68,10 +68,10 @@ impl Acts {
         if cells == 0 {
             return;
         }
-        struct Out(*mut u8);
+        struct SharedOutput(*mut u8);
         // SAFETY: each chunk writes records of its own.
-        unsafe impl Sync for Out {}
-        let out = Out(self.room(0, x.len() / cols));
+        unsafe impl Sync for SharedOutput {}
+        let out = SharedOutput(self.room(0, x.len() / cols));
         // Few cells take less time than it takes to wake the others.
         let chunk = 256;
         pool.each(cells.div_ceil(chunk), &|i| {

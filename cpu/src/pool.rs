@@ -270,10 +270,10 @@ mod model {
             // Cells in which loom sees races.
             let done: Vec<loom::cell::UnsafeCell<usize>> =
                 (0..chunks).map(|_| loom::cell::UnsafeCell::new(0)).collect();
-            struct Done<'a>(&'a [loom::cell::UnsafeCell<usize>]);
+            struct ChunkMarks<'a>(&'a [loom::cell::UnsafeCell<usize>]);
             // SAFETY: each chunk is one thread's, which is what is tested.
-            unsafe impl Sync for Done<'_> {}
-            let of = Done(&done);
+            unsafe impl Sync for ChunkMarks<'_> {}
+            let of = ChunkMarks(&done);
             pool.each(chunks, &|i| {
                 let of = &of;
                 // SAFETY: loom fails where two threads would have it.

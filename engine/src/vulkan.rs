@@ -114,7 +114,7 @@ impl VulkanRunner {
         Self::load_with_other_parts(gguf, plan, &mut DeviceParts::new(device), options, progress)
     }
 
-    /// Loads a plan as [`VulkanRunner::load`] does, beside runners of other parts of the model.
+    /// Loads a plan as [`VulkanRunner::new`] does, beside runners of other parts of the model.
     ///
     /// # Errors
     /// As [`VulkanRunner::new`].

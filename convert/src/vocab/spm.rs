@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// A piece of a model.
-struct Piece {
+struct ScoredPiece {
     text: String,
     score: f32,
     kind: TokenKind,
@@ -60,8 +60,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn piece(bytes: &[u8]) -> Option<Piece> {
-    let (mut fields, mut piece) = (Fields(bytes), Piece { text: String::new(), score: 0.0, kind: TokenKind::Normal });
+fn piece(bytes: &[u8]) -> Option<ScoredPiece> {
+    let (mut fields, mut piece) =
+        (Fields(bytes), ScoredPiece { text: String::new(), score: 0.0, kind: TokenKind::Normal });
     while !fields.0.is_empty() {
         match fields.next()? {
             (1, ProtobufField::Bytes(text)) => piece.text = String::from_utf8(text.to_vec()).ok()?,
@@ -83,7 +84,7 @@ fn piece(bytes: &[u8]) -> Option<Piece> {
     Some(piece)
 }
 
-fn pieces(path: &Path) -> Result<Vec<Piece>> {
+fn pieces(path: &Path) -> Result<Vec<ScoredPiece>> {
     let bytes = json::bytes(path)?.ok_or_else(|| Error::file(path, "expected a SentencePiece model, found none"))?;
     let (mut fields, mut pieces) = (Fields(&bytes), Vec::new());
     while !fields.0.is_empty() {

@@ -57,7 +57,7 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
         Ok(()) => {
             let key = request.extensions().get::<Caller>().and_then(|caller| caller.key);
             let handler = KEY.scope(key, AUTOLOAD.scope(autoload, WARNINGS.scope(warnings.clone(), next.run(request))));
-            caught(handler).await.inspect_err(|_| app.count_panic())
+            catch_panics(handler).await.inspect_err(|_| app.count_panic())
         }
         Err(fault) => Err(fault),
     };
@@ -214,7 +214,7 @@ fn key(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// A handler's answer; a panic is a fault of this request alone.
-async fn caught(handler: impl Future<Output = Response>) -> Result<Response> {
+async fn catch_panics(handler: impl Future<Output = Response>) -> Result<Response> {
     let mut handler = pin!(handler);
     std::future::poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Ok),
