@@ -1,62 +1,56 @@
 //! The decoder that most families share: attention and a feed-forward block per layer, each with its norms, around a residual
 //! stream. A family says where it differs; what its file's tensors say themselves is read off them.
 
-mod altup;
 mod attention;
 mod beside;
 mod block;
-mod checkpoints;
-mod compressed;
-mod cycles;
 mod delta;
 mod dense;
 mod experts;
 mod ffn;
-mod gated_streams;
 mod grove;
 mod head;
 mod hyper;
 mod indexer;
 mod keys;
-mod lightning;
 mod limits;
 mod mamba;
 mod mixer;
 mod mla;
 mod norms;
 mod per_layer;
-mod plamo_mamba;
 mod rwkv;
-mod short_conv;
 mod sliding;
-mod streams;
-mod switch;
+mod stack;
+pub mod streams;
 mod tables;
 mod values;
 mod vectors;
 
 use super::config::{Config, Reader, Scaling};
 use super::weights::Weights;
-use block::Block;
-pub use compressed::Blocks;
-pub use cycles::Cycles;
-pub use gated_streams::GatedStreams;
+pub use attention::Attention;
+pub use block::Block;
+pub use delta::{DeltaNet, KimiDelta};
 pub use grove::Grove;
-use head::Head;
+pub use head::Head;
 pub use hyper::Connections;
 pub use indexer::{Index, Indexer, Keys};
-pub use lightning::fades;
 pub use limits::Limits;
-pub use mixer::{Mix, Recurrent};
-pub use mla::Sizes as MlaSizes;
+pub use mamba::{Mamba1, Mamba2};
+pub use mixer::{Mix, Mixer, Recurrent, Rows};
+pub use mla::{LatentAttention, Sizes as MlaSizes};
 pub use norms::LayerNorm;
+pub use per_layer::{After, Inputs};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{
     Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, TopK,
     Val,
 };
+pub use rwkv::{Rwkv6, Rwkv7};
 pub use sliding::SlidingRope;
-pub use switch::Switch;
+pub use stack::{Forward, Once, Stack};
+use std::rc::Rc;
 pub use vectors::Vectors;
 
 /// Where a layer's feed-forward block takes its input.
@@ -69,15 +63,13 @@ pub enum Parallel {
     Shared,
     /// Beside attention, through a norm of its own.
     Own,
-    /// After attention, from what that gives alone.
-    Given,
 }
 
 /// A layer's attention and feed-forward block.
-#[derive(Clone, Copy, Debug)]
-pub struct Layer {
-    /// What rows are mixed with, one or two beside each other; none, nothing.
-    pub mix: [Option<Mix>; 2],
+#[derive(Clone, Debug)]
+pub struct LayerSpec {
+    /// What rows are mixed with: nothing, one kind, or two beside each other.
+    pub mix: Vec<Rc<dyn Mix>>,
     /// The layer whose keys and values it reads, where it has none of its own.
     pub kv_of: Option<usize>,
     /// Query heads; 0 if the layer has no attention.
@@ -98,10 +90,20 @@ pub struct Layer {
     pub n_ff: usize,
     /// Whether it is one of experts.
     pub experts: bool,
-    /// Rows of a block, of attention over blocks; 0 for none.
-    pub n_block: usize,
     /// What chooses the positions that a row sees.
     pub index: Index,
+    /// What the residual stream behind the layer is multiplied with.
+    pub out_scale: f32,
+}
+
+impl LayerSpec {
+    /// Positions of a window that attention keeps, if it does not keep all.
+    pub fn window(&self) -> Option<usize> {
+        match self.mask {
+            Mask::Window(n) | Mask::Chunk(n) => Some(n),
+            Mask::Causal | Mask::Full | Mask::Near(_) | Mask::Source | Mask::Answer => None,
+        }
+    }
 }
 
 /// A table of frequencies.
@@ -158,7 +160,7 @@ pub struct Family {
     /// Hyper-parameters.
     pub c: Config,
     /// The layers.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<LayerSpec>,
     /// Tables of frequencies.
     pub tables: Vec<Table>,
     /// Pairing of rotated elements.
@@ -205,32 +207,16 @@ pub struct Family {
     pub vectors: Vectors,
     /// Of what blocks add to the residual stream.
     pub residual_scale: f32,
-    /// Blocks add to what norms gave them, times this, instead of to what came into the norms.
-    pub residual_of_norms: Option<f32>,
     /// Of the logits.
     pub logit_scale: f32,
     /// Of the logits.
     pub logit_cap: Option<f32>,
-    /// Ids that are never next: from one, up to another.
-    pub masked_ids: (usize, usize),
     /// Experts.
     pub moe: Moe,
-    /// Sizes of recurrent layers.
-    pub recurrent: Recurrent,
-    /// Sizes of latent attention.
-    pub mla: MlaSizes,
-    /// Those of layers with a window, where they differ.
-    pub mla_sliding: Option<MlaSizes>,
-    /// Sizes of attention over compressed blocks.
-    pub blocks: Blocks,
     /// Sizes of what chooses the positions that rows see, if something does.
     pub indexer: Option<Indexer>,
-    /// Residual streams that blocks take of and give to, if there are several.
-    pub connections: Option<Connections>,
-    /// Likewise, by gates of each column.
-    pub gated_streams: Option<GatedStreams>,
-    /// The residual stream begins anew every so many layers, and blocks see what it was before, too; 0 for never.
-    pub checkpoint_every: usize,
+    /// How rows go through the layers.
+    pub stack: Rc<dyn Stack>,
     /// Whether queries come with a gate of what heads give, side by side.
     pub q_gated: bool,
     /// Of the product after attention.
@@ -245,38 +231,22 @@ pub struct Family {
     pub per_layer: usize,
     /// Whether those follow from the embedded rows alone, instead of from ids too.
     pub per_layer_projected: bool,
-    /// Name of the last norm.
-    pub output_norm: &'static str,
+    /// Name of the last norm, if there is one.
+    pub output_norm: Option<&'static str>,
     /// Whether norms have no weights.
     pub bare_norms: bool,
     /// Whether embedded rows are normed, without weights.
     pub embedding_norm: bool,
-    /// Whether `layer_output_scale` is a factor of the embedding, which is added, instead of one of what the layer gives.
-    pub embedding_skip: bool,
     /// Epsilon of the norms of what blocks give, where it is one of their own.
     pub post_eps: Option<f32>,
-    /// How often the layers are gone through, with weights that are the same and states that are not.
-    pub loops: usize,
-    /// Whether the last norm stands between the rounds too.
-    pub loop_norm: bool,
-    /// Two stacks of layers that are gone through in turn.
-    pub cycles: Option<Cycles>,
     /// Tables that layers read.
     pub numbers: Vec<Vec<f32>>,
-    /// Adapters that rows choose.
-    pub switch: Option<Switch>,
     /// What becomes of the gate of what heads give.
     pub gate_act: Act,
     /// What that gate is multiplied with before, and divided by afterwards.
     pub gate_scale: f32,
-    /// Layers halve what they give each so many; 0 for never.
-    pub halve_every: usize,
-    /// Residual streams.
-    pub streams: usize,
     /// So many first layers have gates that are less than so many deviations above their mean cut off.
     pub sparse_layers: (usize, f32),
-    /// Positions of a sequence among which an indexer, which is not computed, would choose none; none without an indexer.
-    pub dense_positions: Option<usize>,
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
@@ -292,8 +262,11 @@ impl Family {
     /// As [`Config::from_gguf`].
     pub fn of(gguf: &Gguf) -> Result<Family> {
         let c = Config::from_gguf(gguf)?;
-        let layer = |i: usize| Layer {
-            mix: [(c.n_head[i] > 0 && c.n_head_kv[i] > 0).then_some(Mix::Attention), None],
+        let layer = |i: usize| LayerSpec {
+            mix: match c.n_head[i] > 0 && c.n_head_kv[i] > 0 {
+                true => vec![Rc::new(Attention)],
+                false => Vec::new(),
+            },
             kv_of: None,
             heads: c.n_head[i],
             kv_heads: c.n_head_kv[i],
@@ -304,8 +277,8 @@ impl Family {
             temperature: false,
             n_ff: c.n_ff[i],
             experts: c.n_expert > 0,
-            n_block: 0,
             index: Index::Nothing,
+            out_scale: 1.0,
         };
         Ok(Family {
             layers: (0..c.n_layer).map(layer).collect(),
@@ -332,10 +305,8 @@ impl Family {
             embedding_scale: 1.0,
             vectors: Vectors::default(),
             residual_scale: 1.0,
-            residual_of_norms: None,
             logit_scale: 1.0,
             logit_cap: None,
-            masked_ids: (0, 0),
             moe: Moe {
                 gating: Gating::Softmax,
                 normalized: true,
@@ -353,14 +324,8 @@ impl Family {
                 latent: 0,
                 up_cap: None,
             },
-            recurrent: Recurrent::default(),
-            mla: MlaSizes::default(),
-            mla_sliding: None,
-            blocks: Blocks::default(),
             indexer: None,
-            connections: None,
-            gated_streams: None,
-            checkpoint_every: 0,
+            stack: Rc::new(Once),
             q_gated: false,
             attention_out_scale: 1.0,
             post_norm_names: ["post_attention_norm", "post_ffw_norm"],
@@ -368,22 +333,14 @@ impl Family {
             value_experts: None,
             per_layer: 0,
             per_layer_projected: false,
-            output_norm: "output_norm",
+            output_norm: Some("output_norm"),
             bare_norms: false,
             embedding_norm: false,
-            embedding_skip: false,
             post_eps: None,
-            loops: 1,
-            loop_norm: false,
-            cycles: None,
             numbers: Vec::new(),
-            switch: None,
             gate_act: Act::Sigmoid,
             gate_scale: 1.0,
-            halve_every: 0,
-            streams: 1,
             sparse_layers: (0, 0.0),
-            dense_positions: None,
             ignored: (c.n_layer..c.n_layer_all)
                 .map(|i| format!("blk.{i}."))
                 .chain(["cls".into(), "dense_".into()])
@@ -421,162 +378,84 @@ impl Family {
     /// # Errors
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
-        let (vectors, sections, sight) = (self.vectors.width(self.c.n_embd), self.sections, self.vectors.sight);
-        let embeds = self.embeds;
-        Ok(Plan { dense_positions: self.dense_positions, embeds, vectors, sections, sight, ..self.ops(gguf)? })
-    }
-
-    fn ops(self, gguf: &Gguf) -> Result<Plan> {
         self.check_masks(&Reader::new(gguf)?)?;
-        let mut w = Weights::new(gguf);
-        let c = &self.c;
         self.check_shared_keys(gguf)?;
+        let mut w = Weights::new(gguf);
         self.ignored.iter().for_each(|prefix| w.pass_over_part(prefix));
-        let head = Head::declare(&mut w, &self);
-        let blocks = self.cycles.map_or(c.n_layer / self.loops, |cycles| cycles.blocks());
-        let blocks: Vec<Block> = (0..blocks).map(|i| Block::declare(&mut w, &self, i)).collect();
-        let stacks = self.cycles.map(|cycles| cycles::Stacks::declare(&mut w, &self, cycles));
-        let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
-        let streams = streams::Streams::declare(&mut w, &self);
-        let every = self.checkpoint_every;
-        let checkpoints = (every > 0).then(|| checkpoints::Checkpoints::declare(&mut w, &self));
-        let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
-        let switched = self.switch.as_ref().map(|s| (s, s.declare(&mut w, &self)));
+        let decoder = Decoder::declare(&mut w, &self);
         let (ropes, long_ropes) = self.ropes(&mut w);
-        let long_ropes = long_ropes.map(|tables| (self.c.n_ctx_orig, tables));
-        let states = self.states();
-
         let mut p = Builder::new(w.finish()?);
-        let mut x = head.embed(&mut p, &self);
-        if let Some((switch, pairs)) = switched {
-            switch.run(&mut p, &self, pairs);
-        }
-        let whole = match (altup, streams, checkpoints) {
-            (Some(altup), ..) => {
-                let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
-                Some(head.embedding(&mut p, &self, None, x))
-            }
-            (_, Some(streams), _) => Some(streams.run(&mut p, &self, &head, &blocks, x)),
-            (.., Some(checkpoints)) => {
-                let x = checkpoints.run(&mut p, &self, &blocks, x);
-                Some(head.embedding(&mut p, &self, None, x))
-            }
-            (None, None, None) => None,
-        };
-        if let Some(h) = whole {
-            let logits = head.of_normed(&mut p, &self, h);
-            return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
-        }
-        let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
-        let embedded = self.embedding_skip.then(|| p.copy(x));
-        let mut first = None;
-        if let Some(stacks) = stacks {
-            let x = stacks.run(&mut p, &self, &blocks, x);
-            let logits = head.logits(&mut p, &self, x);
-            return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
-        }
-        let rounds = std::iter::repeat_n(&blocks, self.loops).flatten();
-        for (i, block) in rounds.enumerate() {
-            if self.loop_norm && i > 0 && i % blocks.len() == 0 {
-                x = head.normed(&mut p, &self, x);
-            }
-            x = self.block(&mut p, block, i, (x, &mut first));
-            x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
-            p.layer_ends(x);
-            self.vectors.after(&mut p, i, x);
-        }
-        let logits = match self.embeds {
-            true => head.embeddings(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),
-            false => head.logits(&mut p, &self, x),
-        };
-        let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
-        Ok(Plan { long_ropes, numbers: self.numbers, ..plan })
+        let logits = decoder.forward(&mut p, &self);
+        let plan = p.finish(gguf.meta().arch()?, logits, self.states(), ropes, self.c.n_ctx_train);
+        Ok(Plan {
+            long_ropes: long_ropes.map(|tables| (self.c.n_ctx_orig, tables)),
+            embeds: self.embeds,
+            vectors: self.vectors.width(self.c.n_embd),
+            sections: self.sections,
+            sight: self.vectors.sight,
+            numbers: self.numbers,
+            ..plan
+        })
     }
 
-    /// A layer: `[n, dim]` → `[n, dim]`. `first` is what the first layer hands on to the others, if it does.
-    fn block(&self, p: &mut Builder, b: &Block, i: usize, (x, first): (Val, &mut Option<Val>)) -> Val {
-        let layer = &self.layers[i];
+    /// A layer: `x + mix(norm(x))`, then `x + ffn(norm(x))`; `[n, dim]` → `[n, dim]`. `handed` is what a layer hands on to the next
+    /// ones, if one does.
+    pub fn layer(&self, p: &mut Builder, b: &Block, i: usize, (x, handed): (Val, &mut Option<Val>)) -> Val {
         let h = self.normed(p, b.attn_norm, x);
         // Beside attention, the feed-forward block must see what the residual stream was before.
-        let mut beside = match self.parallel {
-            Parallel::No | Parallel::Given => None,
+        let beside = match self.parallel {
+            Parallel::No => None,
             Parallel::Shared => Some(h),
             Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
         };
         let ahead = b.ffn.as_ref().and_then(|f| f.ahead(p, self, x));
         let before = b.attn_end_norm_2.map(|_| p.act(x, Act::Same, 1.0));
+        let h = b.attn_norm_2.map_or(h, |norm| self.normed(p, Some(norm), x));
         let mut x = x;
-        let h = match b.attn_norm_2 {
-            Some(norm) => self.normed(p, Some(norm), x),
-            None => h,
-        };
-        // Of two mixers, both read what is normed before either adds to what that was made of.
-        let states = [i, self.c.n_layer + i];
-        let mixed = b.mixers.iter().zip(states).map(|(m, state)| (m, m.run(p, self, layer, state, (h, first))));
-        for (mixer, out) in mixed.collect::<Vec<_>>() {
-            // [n, heads * v_dim]
-            x = self.residual_of_norms.map_or(x, |scale| p.act(h, Act::Same, scale));
-            if self.parallel == Parallel::Given {
-                let out = p.matmul("out", out, vec![mixer.output()]);
-                let given = self.normed(p, b.attn_post_norm, out);
-                (x, beside) = (p.add(given, self.residual_scale, x), Some(given));
-                continue;
-            }
-            x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
+        for (out, product) in b.mix(p, self, i, (h, handed)) {
+            x = self.join(p, out, product, b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);
         if let Some(before) = before {
             p.add(before, 1.0, x);
             x = self.normed(p, b.attn_end_norm_2, x);
         }
-        let h = match beside {
-            Some(h) => h,
-            None if b.ffn.is_none() => return self.ended(p, b, x),
-            None => self.normed(p, b.ffn_norm, x),
-        };
-        if let Some(f) = &b.ffn {
-            x = self.residual_of_norms.map_or(x, |scale| p.act(h, Act::Same, scale));
-            x = f.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
+        if let Some(ffn) = &b.ffn {
+            let h = beside.unwrap_or_else(|| self.normed(p, b.ffn_norm, x));
+            x = ffn.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
         }
-        self.ended(p, b, x)
+        self.normed(p, b.output_norm.filter(|_| !b.last), x)
     }
 
-    /// Sizes of a layer's latent attention.
-    pub(super) fn mla_of(&self, l: &Layer) -> MlaSizes {
-        match (l.mask, self.mla_sliding) {
-            (Mask::Window(_), Some(sizes)) => sizes,
-            _ => self.mla,
-        }
+    /// Ends layer `i`, behind which rows that are vectors may have a part that is added to `x`.
+    pub fn end_layer(&self, p: &mut Builder, i: usize, x: Val) {
+        p.layer_ends(x);
+        self.vectors.after(p, i, x);
     }
 
-    /// What layers keep: of each, then of those that mix with two what the second keeps, or what the
-    /// switch does, then what indexers keep.
+    /// What layers keep: of each, then of those that mix with two what the second keeps, or what the stack does, then what indexers
+    /// keep.
     fn states(&self) -> Vec<LayerState> {
         let of = |which: usize| {
-            let one = move |l: &Layer| l.mix[which].map_or(LayerState::Nothing, |mix| mixer::state(self, l, mix));
+            let one = move |l: &LayerSpec| l.mix.get(which).map_or(LayerState::Nothing, |mix| mix.state(self, l));
             self.layers.iter().map(one)
         };
-        let of_switch = self.switch.as_ref().map(|_| Switch::state(self));
-        of(0).chain(of(1).filter(|_| self.mixes_twice())).chain(of_switch).chain(self.index_states()).collect()
+        let of_stack = self.stack.states(self);
+        of(0).chain(of(1).filter(|_| self.mixes_twice())).chain(of_stack).chain(self.index_states()).collect()
     }
 
-    /// States of layers and of the switch.
+    /// States of layers and of the stack.
     fn layer_states(&self) -> usize {
-        self.layers.len() * (1 + usize::from(self.mixes_twice())) + usize::from(self.switch.is_some())
+        self.layers.len() * (1 + usize::from(self.mixes_twice())) + self.stack.states(self).len()
     }
 
     /// Whether a layer mixes rows by two kinds.
     fn mixes_twice(&self) -> bool {
-        self.layers.iter().any(|l| l.mix[1].is_some())
-    }
-
-    fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {
-        let Some(norm) = b.output_norm.filter(|_| !b.last) else { return x };
-        self.normed(p, Some(norm), x)
+        self.layers.iter().any(|l| l.mix.len() > 1)
     }
 
     /// Adds a product to the residual stream, by way of a norm if there is one.
-    fn join(&self, p: &mut Builder, h: Val, part: MatPart, norm: Option<LayerNorm>, x: Val) -> Val {
+    pub fn join(&self, p: &mut Builder, h: Val, part: MatPart, norm: Option<LayerNorm>, x: Val) -> Val {
         if norm.is_none() && (self.residual_scale == 1.0 || part.bias.is_none()) {
             return p.matmul_add(h, MatPart { scale: part.scale * self.residual_scale, ..part }, x);
         }
@@ -585,8 +464,58 @@ impl Family {
     }
 
     /// Adds a value to the residual stream, by way of a norm if there is one.
-    fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
+    pub fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
         let out = self.normed_by(p, norm, self.post_eps.unwrap_or(self.c.eps), out);
         p.add(out, self.residual_scale, x)
+    }
+}
+
+/// Weights of a model.
+pub struct Decoder {
+    /// Embedding, last norm and the product that gives logits.
+    pub head: Head,
+    /// The file's layers.
+    pub blocks: Vec<Block>,
+    /// Embeddings for each layer, where there are some.
+    pub inputs: Option<Inputs>,
+    stack: Box<dyn Forward>,
+}
+
+impl Decoder {
+    /// Declares all weights, in this order.
+    fn declare(w: &mut Weights<'_>, f: &Family) -> Decoder {
+        Decoder {
+            head: Head::declare(w, f),
+            blocks: (0..f.stack.blocks(f)).map(|i| Block::declare(w, f, i)).collect(),
+            inputs: (f.per_layer > 0).then(|| Inputs::declare(w, f)),
+            stack: f.stack.declare(w, f),
+        }
+    }
+
+    /// Ids → logits `[w, vocab]` or embeddings `[w, columns]` of the output rows.
+    fn forward(&self, p: &mut Builder, f: &Family) -> Val {
+        let x = self.head.embed(p, f, self.stack.as_ref());
+        let x = self.stack.run(p, f, self, x);
+        self.stack.finish(p, f, self, x)
+    }
+
+    /// Embedded rows through each layer once, `[n, dim]` → `[n, dim]`.
+    pub fn layers(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        let inputs = self.inputs.as_ref().map(|inputs| inputs.run(p, f, x)); // [n, layers * per_layer]
+        let (mut x, mut handed) = (x, None);
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = f.layer(p, block, i, (x, &mut handed));
+            x = block.after.run(p, f, i, inputs, x);
+            f.end_layer(p, i, x);
+        }
+        x
+    }
+
+    /// The residual stream → logits or embeddings of the output rows.
+    pub fn finish(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        match f.embeds {
+            true => self.head.embeddings(p, f, self.blocks.last().and_then(|b| b.output_norm), x),
+            false => self.head.logits(p, f, x),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! DeepSeek 2 to 3.1, Kimi K2, GLM 4.7 Flash, Mistral 4: latent attention, experts in groups beside some that all rows share.
 
 use crate::config::Reader;
-use crate::decoder::{Family, Mix};
+use crate::decoder::{Family, LatentAttention};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, Temperature};
 
@@ -26,8 +26,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 pub fn latent(gguf: &Gguf, gating: Gating) -> Result<Family> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
-    f.read_mla(&r)?;
-    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
+    let latent = f.read_mla(&r)?;
+    f.mix(|_| true, LatentAttention(latent));
     f.dense_first(&r)?;
     f.route_by_keys(&r, gating)?;
     Ok(f)

@@ -26,7 +26,7 @@ pub fn sparse(
 ) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = deepseek2::latent(gguf, gating)?;
-    f.index(&r, Keys::Each, (f.mla.rope, style), INDEX_EPS)?;
+    f.index(&r, Keys::Each, (f.tables[0].dims, style), INDEX_EPS)?;
     f.index_layers(&r, &own(&r, f.c.n_layer)?, 1, |_| true)?;
     f.plan(gguf)
 }

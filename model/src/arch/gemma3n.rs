@@ -1,10 +1,13 @@
 //! Gemma 3n: four residual streams, embeddings for each layer, sparse gates in the first layers; later layers read the keys and
 //! values of earlier ones.
 
+mod altup;
+
 use crate::config::Reader;
 use crate::decoder::{Family, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Mask, Plan};
+use std::rc::Rc;
 
 // Files do not say these.
 const STREAMS: usize = 4;
@@ -24,7 +27,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.vectors.scaled = false;
     f.attention_scale = Some(1.0);
     f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
-    (f.streams, f.per_layer, f.sparse_layers) = (STREAMS, PER_LAYER, SPARSE);
+    (f.per_layer, f.sparse_layers) = (PER_LAYER, SPARSE);
+    f.stack = Rc::new(altup::Alternating(STREAMS));
     let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 5, false)?;
     f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));

@@ -3,9 +3,10 @@
 
 use crate::arch::deepseek32::INDEX_EPS;
 use crate::config::Reader;
-use crate::decoder::{Connections, Family, Keys, Mix};
+use crate::decoder::{Connections, Family, Keys, KimiDelta, LatentAttention};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
+use std::rc::Rc;
 
 /// Streams.
 const STREAMS: u64 = 4;
@@ -14,17 +15,14 @@ const STREAMS: u64 = 4;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.no_rope();
-    f.read_mla(&r)?;
+    let latent = f.read_mla(&r)?;
     f.attention_scale = None;
-    if f.mla.rope > 0 {
-        return Err(r.bad("rope.dimension_count", "0", f.mla.rope));
+    if latent.rope > 0 {
+        return Err(r.bad("rope.dimension_count", "0", latent.rope));
     }
-    f.read_kda(&r)?;
-    f.bound_fading(&r)?;
-    f.recurrent.unit_eps = Some(1e-6);
-    for layer in &mut f.layers {
-        layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
-    }
+    let delta = KimiDelta::read(&f, &r)?.bounded(&r)?;
+    f.mix(|layer| layer.kv_heads == 0, KimiDelta { eps: 1e-6, ..delta });
+    f.mix(|layer| layer.kv_heads > 0, LatentAttention(latent));
     // Rows behind the last whole pool would not be seen.
     if !r.flag("attention.indexer.kpool_select_tail", true)? {
         return Err(r.bad("attention.indexer.kpool_select_tail", "true", false));
@@ -37,11 +35,11 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     }
     const KEY: &str = "attention.indexer.types";
     let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![true; f.c.n_layer] };
-    f.index_layers(&r, &own, every, |layer| layer.mix[0] == Some(Mix::Mla))?;
+    f.index_layers(&r, &own, every, |layer| layer.kv_heads > 0)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.limit_experts(&r)?;
-    f.connections = Some(Connections {
+    f.stack = Rc::new(Connections {
         count: r.int("hyper_connection.count", None, STREAMS, STREAMS)?,
         eps: r.float("hyper_connection.epsilon", None, 0.0, 1.0)?,
         magnitude: 2.0,

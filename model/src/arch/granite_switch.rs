@@ -1,9 +1,13 @@
 //! Granite with adapters that ids of the text turn on.
 
+mod switch;
+
 use crate::config::Reader;
-use crate::decoder::{Family, Switch};
+use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
+use std::rc::Rc;
+use switch::Switch;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
@@ -20,7 +24,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         rank: r.int("adapters.lora_rank", None, 1, 4096)?,
     };
     f.numbers = switch.numbers(f.c.k_dim);
-    f.switch = Some(switch);
+    f.stack = Rc::new(switch);
     f.vectors.allowed = false; // what the switch does follows from ids
     f.plan(gguf)
 }

@@ -8,5 +8,5 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?;
     f.see_all();
-    Family { embeds: true, output_norm: "enc.output_norm", ..f }.plan(gguf)
+    Family { embeds: true, output_norm: Some("enc.output_norm"), ..f }.plan(gguf)
 }

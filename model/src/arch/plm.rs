@@ -1,7 +1,7 @@
 //! PLM: latent attention, squared ReLU without a gate.
 
 use crate::config::Reader;
-use crate::decoder::{Family, Mix};
+use crate::decoder::{Family, LatentAttention, MlaSizes};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
@@ -9,9 +9,8 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
-    f.read_mla(&r)?;
-    f.mla.q_rank = 0; // whatever the keys say
+    let latent = f.read_mla(&r)?;
     f.act = Act::ReluSquared;
-    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
+    f.mix(|_| true, LatentAttention(MlaSizes { q_rank: 0, ..latent })); // whatever the keys say
     f.plan(gguf)
 }

@@ -1,15 +1,19 @@
 //! RWKV 6: no attention, rows mixed with the one before and with a state.
 
 use crate::config::Reader;
-use crate::decoder::{Family, Mix};
+use crate::decoder::{Family, Mix, Rwkv6};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
+use std::rc::Rc;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = rwkv(gguf, Mix::Rwkv6)?.layer_norm();
+    let mut f = rwkv(gguf, Rc::new(Rwkv6))?.layer_norm();
     f.ffn_norm = "attn_norm_2";
-    f.halve_every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
+    let every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
+    for (i, layer) in f.layers.iter_mut().enumerate() {
+        layer.out_scale = if every > 0 && (i + 1).is_multiple_of(every) { 0.5 } else { 1.0 };
+    }
     f.plan(gguf)
 }
 
@@ -17,7 +21,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 ///
 /// # Errors
 /// As [`Family::of`].
-pub fn rwkv(gguf: &Gguf, mix: Mix) -> Result<Family> {
+pub fn rwkv(gguf: &Gguf, mix: Rc<dyn Mix>) -> Result<Family> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.no_rope();
     let size = r.int("wkv.head_size", None, 8, 1024)?;
@@ -30,7 +34,7 @@ pub fn rwkv(gguf: &Gguf, mix: Mix) -> Result<Family> {
         if !heads.is_multiple_of(kv_heads) {
             return Err(r.bad("attention.head_count_kv", &format!("a divisor of {heads}"), kv_heads));
         }
-        (layer.mix, layer.heads, layer.kv_heads) = ([Some(mix), None], heads, kv_heads);
+        (layer.mix, layer.heads, layer.kv_heads) = (vec![mix.clone()], heads, kv_heads);
         (layer.k_dim, layer.v_dim, layer.experts) = (size, size, false);
     }
     Ok(f)

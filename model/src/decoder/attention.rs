@@ -2,15 +2,37 @@
 
 use super::indexer::Indexed;
 use super::values::ValueExperts;
-use super::{Family, Layer, LayerNorm};
+use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, AttentionSpec, Builder, Cols, General, Join, MatPart, NormKind, Normalize, Rope, RopeNorm, Rotate, Val,
-    Weight,
+    Act, Arg, AttentionSpec, Builder, Cols, General, Join, KvSpec, LayerState, MatPart, NormKind, Normalize, Rope,
+    RopeNorm, Rotate, Val, Weight,
 };
 
+/// Attention over heads.
+#[derive(Debug)]
+pub struct Attention;
+
+impl Mix for Attention {
+    fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
+        match l.kv_of {
+            Some(_) => LayerState::Nothing,
+            None => LayerState::KeysValues(KvSpec {
+                kv_heads: l.kv_heads,
+                k_dim: l.k_dim,
+                v_dim: l.v_dim,
+                window: l.window(),
+            }),
+        }
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(AttentionWeights::declare(w, f, i))
+    }
+}
+
 /// Weights of one attention block.
-pub struct Attention {
+struct AttentionWeights {
     /// q, k and v, side by side; one or three matrices.
     qkv: Vec<MatPart>,
     /// Of q, of k and of v, where the matrix is one and the biases are three.
@@ -30,7 +52,7 @@ pub struct Attention {
     gate: Option<MatPart>,
     index: Option<Indexed>,
     /// `[dim, heads * v_dim]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
 /// A norm of q or of k.
@@ -72,9 +94,9 @@ impl HeadNorm {
     }
 }
 
-impl Attention {
+impl AttentionWeights {
     /// Declares `blk.N.attn_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Attention {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> AttentionWeights {
         let (l, dim) = (&f.layers[i], f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
@@ -105,7 +127,7 @@ impl Attention {
             parts.iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect::<Vec<_>>()
         };
         let gate_rows = w.dims(&format!("{}.weight", name("gate"))).get(1).copied().unwrap_or(0);
-        Attention {
+        AttentionWeights {
             keys_are_values: l.kv_of.is_none() && qkv.len() == 2 && values.is_none(),
             values,
             qkv,
@@ -128,8 +150,56 @@ impl Attention {
         }
     }
 
+    /// Biases that the products have not, and limits.
+    fn finish_products(&self, p: &mut Builder, f: &Family, l: &LayerSpec, qkv: Val) {
+        let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let mut at = 0;
+        for (bias, width) in self.biases.iter().zip(widths) {
+            if let Some(bias) = bias {
+                let cols = Cols { val: qkv, at, stride: width };
+                p.map_into(cols, (1, width), (Act::Same, Arg::Cols(cols), 1.0), (Join::Add, Arg::Weight(*bias)));
+            }
+            at += width;
+        }
+        if let Some(limit) = f.clamp_kqv {
+            let all = p.all(qkv);
+            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
+            p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
+        }
+    }
+
+    fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
+        let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
+        let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
+        let (kind, eps) = f.qk_norm.unwrap_or((f.norm, f.c.eps));
+        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
+    }
+
+    fn gated(&self, p: &mut Builder, f: &Family, l: &LayerSpec, h: Val, out: Val) -> Val {
+        if let Some(gate) = self.gate {
+            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.gate_scale, ..gate }]);
+            let all = Cols { val: out, at: 0, stride: l.v_dim };
+            let by = match p.width_of(gate) == l.heads {
+                true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
+                false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
+            };
+            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0 / f.gate_scale), (Join::Mul, Arg::Cols(all)));
+        }
+        match self.sub_norm {
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),
+            None => out,
+        }
+    }
+}
+
+impl Mixer for AttentionWeights {
+    fn output(&self) -> MatPart {
+        self.output
+    }
+
     /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, (h, list): (Val, &mut Option<Val>)) -> Val {
+    fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
+        let Rows { h, layer: l, state: layer, handed: list } = rows;
         if let Some(index) = &self.index {
             *list = index.run(p, f, l, layer, (h, h));
         }
@@ -229,47 +299,6 @@ impl Attention {
             p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
         }
         self.gated(p, f, l, h, out)
-    }
-
-    /// Biases that the products have not, and limits.
-    fn finish_products(&self, p: &mut Builder, f: &Family, l: &Layer, qkv: Val) {
-        let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
-        let mut at = 0;
-        for (bias, width) in self.biases.iter().zip(widths) {
-            if let Some(bias) = bias {
-                let cols = Cols { val: qkv, at, stride: width };
-                p.map_into(cols, (1, width), (Act::Same, Arg::Cols(cols), 1.0), (Join::Add, Arg::Weight(*bias)));
-            }
-            at += width;
-        }
-        if let Some(limit) = f.clamp_kqv {
-            let all = p.all(qkv);
-            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
-            p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
-        }
-    }
-
-    fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
-        let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
-        let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
-        let (kind, eps) = f.qk_norm.unwrap_or((f.norm, f.c.eps));
-        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
-    }
-
-    fn gated(&self, p: &mut Builder, f: &Family, l: &Layer, h: Val, out: Val) -> Val {
-        if let Some(gate) = self.gate {
-            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.gate_scale, ..gate }]);
-            let all = Cols { val: out, at: 0, stride: l.v_dim };
-            let by = match p.width_of(gate) == l.heads {
-                true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
-                false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
-            };
-            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0 / f.gate_scale), (Join::Mul, Arg::Cols(all)));
-        }
-        match self.sub_norm {
-            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),
-            None => out,
-        }
     }
 }
 

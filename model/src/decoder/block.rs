@@ -1,25 +1,34 @@
 //! The weights of a layer.
 
-use super::{ffn, mixer, per_layer, Family, LayerNorm, Parallel};
+use super::{ffn, per_layer, Family, LayerNorm, Mixer, Parallel, Rows};
 use crate::weights::Weights;
-use pumex_plan::NormKind;
+use pumex_plan::{Builder, MatPart, NormKind, Val};
 
 /// Weights of a layer.
 pub struct Block {
+    /// Before the mixers.
     pub attn_norm: Option<LayerNorm>,
+    /// Before the mixers, where the feed-forward block takes what `attn_norm` gives.
     pub attn_norm_2: Option<LayerNorm>,
-    pub mixers: Vec<mixer::Mixer>,
+    /// What rows are mixed with: none, one, or two beside each other.
+    pub mixers: Vec<Box<dyn Mixer>>,
+    /// Behind each mixer's product.
     pub attn_post_norm: Option<LayerNorm>,
     /// Of the residual stream after attention.
     pub attn_end_norm: Option<LayerNorm>,
     /// Of that with what came into the layer added.
     pub attn_end_norm_2: Option<LayerNorm>,
+    /// Before the feed-forward block.
     pub ffn_norm: Option<LayerNorm>,
+    /// The feed-forward block.
     pub ffn: Option<ffn::Ffn>,
+    /// Behind the feed-forward block.
     pub ffn_post_norm: Option<LayerNorm>,
+    /// Behind the layer.
     pub output_norm: Option<LayerNorm>,
     /// Whether no layer follows: the output rows alone are normed then.
     pub last: bool,
+    /// What follows the layer.
     pub after: per_layer::After,
 }
 
@@ -49,9 +58,9 @@ impl Block {
             let norm = wanted.then(|| LayerNorm::declare(w, &name, dim)).flatten();
             norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
         };
-        let (attends, feeds) = (layer.mix[0].is_some(), layer.experts || layer.n_ff > 0);
-        let lightning = layer.mix[0] == Some(mixer::Mix::Lightning); // which norms heads by that name
-                                                                     // Where no others are, they must be there.
+        let (attends, feeds) = (!layer.mix.is_empty(), layer.experts || layer.n_ff > 0);
+        let own_norm_2 = layer.mix.iter().any(|mix| mix.has_norm_2());
+        // Where no others are, they must be there.
         let post = |w: &mut Weights<'_>, name: &str| match f.pre_norms {
             true => opt(w, name, f.post_norms),
             false => norm(w, name, f.post_norms),
@@ -59,8 +68,8 @@ impl Block {
         let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
         Block {
             attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
-            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2" && !lightning),
-            mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
+            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2" && !own_norm_2),
+            mixers: layer.mix.iter().map(|mix| mix.declare(w, f, i)).collect(),
             attn_post_norm: post(w, f.post_norm_names[0]),
             attn_end_norm: opt(w, "attn_output_norm", f.embeds),
             attn_end_norm_2: opt(w, "attn_norm_2", f.embeds && !f.pre_norms),
@@ -71,5 +80,24 @@ impl Block {
             last: i + 1 == f.c.n_layer,
             after: per_layer::After::declare(w, f, i),
         }
+    }
+
+    /// Normed rows `h` `[n, dim]` through each mixer: what it gives, and the product that is to follow. All read `h` before any
+    /// adds to what that was made of.
+    pub fn mix(
+        &self,
+        p: &mut Builder,
+        f: &Family,
+        i: usize,
+        (h, handed): (Val, &mut Option<Val>),
+    ) -> Vec<(Val, MatPart)> {
+        let states = [i, f.c.n_layer + i];
+        let mixers = self.mixers.iter().zip(states);
+        mixers
+            .map(|(mixer, state)| {
+                let rows = Rows { h, layer: &f.layers[i], state, handed: &mut *handed };
+                (mixer.run(p, f, rows), mixer.output())
+            })
+            .collect()
     }
 }

@@ -1,8 +1,8 @@
 //! What stands before and after the layers: the embedding, the last norm, the product that gives logits.
 
-use super::{Family, LayerNorm, Switch};
+use super::{Family, Forward, LayerNorm};
 use crate::weights::Weights;
-use pumex_plan::{Act, Arg, Builder, Cols, General, Join, MatPart, NormKind, Val, Weight};
+use pumex_plan::{Act, Arg, Builder, General, Join, MatPart, NormKind, Val, Weight};
 
 /// Weights before and after the layers.
 pub struct Head {
@@ -11,7 +11,7 @@ pub struct Head {
     positions: Option<Weight>,
     /// `[types, dim]`, of which the first row is every row's.
     types: Option<Weight>,
-    norm: Option<LayerNorm>,
+    norm: LayerNorm,
     /// `[vocab, dim]`; none where embeddings come out, unless they have a product of their own.
     output: Option<MatPart>,
 }
@@ -37,18 +37,17 @@ impl Head {
         let scale = w.scale("output") * f.logit_scale;
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
-        let name = |part: &str| format!("{}.{part}", f.output_norm);
-        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms && f.gated_streams.is_none();
-        let norm = match normed && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
-            true => {
-                let weight = Some(w.vector(&name("weight"), dim));
-                Some(LayerNorm { weight, bias: w.opt_vector(&name("bias"), dim) })
+        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms;
+        let norm = match f.output_norm.filter(|_| normed) {
+            Some(name) if w.has(&format!("{name}.weight")) || f.norm == NormKind::Rms => {
+                let weight = Some(w.vector(&format!("{name}.weight"), dim));
+                LayerNorm { weight, bias: w.opt_vector(&format!("{name}.bias"), dim) }
             }
-            false => Some(LayerNorm::BARE),
+            _ => LayerNorm::BARE,
         };
         Head {
             embedding,
-            embedding_norm: (f.output_norm != "token_embd_norm")
+            embedding_norm: (f.output_norm != Some("token_embd_norm"))
                 .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
                 .flatten()
                 .or(f.embedding_norm.then_some(LayerNorm::BARE)),
@@ -60,11 +59,8 @@ impl Head {
     }
 
     /// Ids → rows `[n, dim]`.
-    pub fn embed(&self, p: &mut Builder, f: &Family) -> Val {
-        let x = match f.switch {
-            Some(_) => p.embed_instead(self.embedding, Switch::INSTEAD),
-            None => p.embed(self.embedding), // [n, dim]
-        };
+    pub fn embed(&self, p: &mut Builder, f: &Family, by: &dyn Forward) -> Val {
+        let x = by.embed(p, self.embedding);
         f.vectors.take(p, x, true);
         let x = p.scale(x, f.embedding_scale);
         f.vectors.take(p, x, false);
@@ -80,20 +76,17 @@ impl Head {
 
     /// Rows through the last norm, `[n, dim]`.
     pub fn normed(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        f.normed(p, self.norm, x)
+        f.normed(p, Some(self.norm), x)
     }
 
     /// The output rows through the last norm, which is that of the last layer, `last`, if that has one: `[w, dim]`.
     pub fn embedding(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
-        match last.or(self.norm) {
-            Some(norm) if f.norm_groups > 1 => f.normed_apart(p, norm, f.c.eps, (x, true)),
-            Some(LayerNorm { weight: Some(weight), bias: None }) if f.norm == NormKind::Rms => {
+        match last.unwrap_or(self.norm) {
+            norm if f.norm_groups > 1 => f.normed_apart(p, norm, f.c.eps, (x, true)),
+            LayerNorm { weight: Some(weight), bias: None } if f.norm == NormKind::Rms => {
                 p.rms_norm_output(x, weight, f.c.eps)
             }
-            norm => {
-                let norm = norm.unwrap_or(LayerNorm::BARE);
-                p.normalize_output(f.norm, x, norm.weight, norm.bias, f.c.eps)
-            }
+            LayerNorm { weight, bias } => p.normalize_output(f.norm, x, weight, bias, f.c.eps),
         }
     }
 
@@ -106,21 +99,16 @@ impl Head {
     /// Rows → logits of the output rows, `[w, vocab]`.
     pub fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
         let h = self.embedding(p, f, None, x); // [w, dim]
-        self.of_normed(p, f, h)
+        self.multiply(p, f, h)
     }
 
     /// Output rows through the last norm → their logits.
-    pub fn of_normed(&self, p: &mut Builder, f: &Family, h: Val) -> Val {
+    pub fn multiply(&self, p: &mut Builder, f: &Family, h: Val) -> Val {
         let Some(output) = self.output else { return h };
         let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
         if let Some(cap) = f.logit_cap {
             let all = p.all(logits);
             p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
-        }
-        let (from, to) = (f.masked_ids.0, f.masked_ids.1.min(p.width_of(logits)));
-        if from < to {
-            let (cols, none) = (Cols { val: logits, at: from, stride: to - from }, Arg::Number(f32::MIN));
-            p.map_into(cols, (1, to - from), (Act::Same, none, 1.0), (Join::Add, Arg::Number(0.0)));
         }
         logits
     }

@@ -1,7 +1,7 @@
 //! What chooses the positions that a row attends to: heads of its own, scores of blocks of positions, and keys that are kept beside
 //! the layer's. Layers without one take what an earlier layer chose.
 
-use super::{Family, Layer};
+use super::{Family, LayerSpec};
 use crate::config::Reader;
 use crate::weights::Weights;
 use pumex_gguf::Result;
@@ -101,7 +101,7 @@ impl Family {
         r: &Reader<'_>,
         own: &[bool],
         every: usize,
-        attend: impl Fn(&Layer) -> bool,
+        attend: impl Fn(&LayerSpec) -> bool,
     ) -> Result<()> {
         let mut any = false;
         for (i, layer) in self.layers.iter_mut().enumerate().filter(|(_, layer)| attend(layer)) {
@@ -144,7 +144,7 @@ impl Family {
     }
 
     /// What an attention may see of the list that it takes.
-    pub(super) fn chosen(&self, l: &Layer, list: Option<Val>) -> Option<Chosen> {
+    pub(super) fn chosen(&self, l: &LayerSpec, list: Option<Val>) -> Option<Chosen> {
         let (s, list) = (self.indexer?, list?);
         let every = match l.index {
             Index::Nothing => return None,
@@ -199,7 +199,7 @@ impl Indexed {
     }
 
     /// Keeps the keys of normed rows `h` `[n, dim]`, and chooses for queries of `low`: the list.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, i: usize, (h, low): (Val, Val)) -> Option<Val> {
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &LayerSpec, i: usize, (h, low): (Val, Val)) -> Option<Val> {
         let s = f.indexer?;
         let (every, layer) = (self.every, f.index_state(&s, i));
         let table = l.rope.unwrap_or(0);

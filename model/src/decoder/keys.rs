@@ -1,10 +1,11 @@
 //! What families read off their keys.
 
-use super::{Family, Layer, Limits, Mix, MlaSizes, Recurrent};
+use super::{Family, LayerSpec, Limits, Mix, MlaSizes};
 use crate::config::Reader;
 use crate::tensors::Tensors;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Groups, Mask};
+use std::rc::Rc;
 
 /// What several families read off their keys.
 impl Family {
@@ -112,7 +113,7 @@ impl Family {
 impl Family {
     /// Layers that read another one's keys and values must have heads like its.
     pub(super) fn check_shared_keys(&self, gguf: &Gguf) -> Result<()> {
-        let shape = |l: &Layer| [l.kv_heads, l.k_dim, l.v_dim];
+        let shape = |l: &LayerSpec| [l.kv_heads, l.k_dim, l.v_dim];
         for (i, layer) in self.layers.iter().enumerate() {
             let Some((of, owner)) = layer.kv_of.and_then(|of| Some((of, self.layers.get(of)?))) else { continue };
             if shape(layer) != shape(owner) {
@@ -127,65 +128,25 @@ impl Family {
 
 /// What hybrids and latent attention read off their keys.
 impl Family {
-    /// Sizes of state-space layers.
-    ///
-    /// # Errors
-    /// `bad_hparam`, as all here.
-    pub fn read_recurrent(&mut self, r: &Reader<'_>) -> Result<()> {
-        let (conv, inner) = (r.int("ssm.conv_kernel", None, 2, 64)?, r.int("ssm.inner_size", None, 1, 1 << 20)?);
-        let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
-        let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
-        let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
-        self.recurrent = Recurrent { conv, inner, state, heads, groups, ..Recurrent::default() };
-        if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
-            let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
-            return Err(r.bad("ssm.time_step_rank", &what, heads));
-        }
-        Ok(())
+    /// The layers that `are` mix rows so.
+    pub fn mix(&mut self, are: impl Fn(&LayerSpec) -> bool, mix: impl Mix + 'static) {
+        let mix: Rc<dyn Mix> = Rc::new(mix);
+        self.layers.iter_mut().filter(|layer| are(layer)).for_each(|layer| layer.mix = vec![mix.clone()]);
     }
 
-    /// Sizes of Kimi's delta attention.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn read_kda(&mut self, r: &Reader<'_>) -> Result<()> {
-        self.recurrent.conv = r.int("ssm.conv_kernel", None, 2, 64)?;
-        self.recurrent.state = r.int("kda.head_dim", None, 1, 512)?;
-        let heads = self.c.n_head.iter().copied().max().unwrap_or(0);
-        let r = &mut self.recurrent;
-        (r.heads, r.groups, r.inner) = (heads, heads, heads * r.state);
-        Ok(())
-    }
-
-    /// Columns fade by no more than a bound, if there is one.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn bound_fading(&mut self, r: &Reader<'_>) -> Result<()> {
-        let bound = r.float("kda.gate_lower_bound", Some(f32::NEG_INFINITY), f32::NEG_INFINITY, 0.0)?;
-        // The file's factors have the sign that softplus wants.
-        self.recurrent.bound = (bound > f32::NEG_INFINITY).then_some((bound, -1.0));
-        Ok(())
-    }
-
-    /// So many positions are all seen; longer sequences are refused, and are not the default.
-    pub fn see_at_most(&mut self, positions: usize) {
-        self.c.n_ctx_train = self.c.n_ctx_train.min(positions);
-        self.dense_positions = Some(positions);
-    }
-
-    /// Every layer mixes so, and nothing else.
-    pub fn mix_all(&mut self, mix: Mix) {
+    /// Every layer mixes rows so, and does nothing else.
+    pub fn only_mix(&mut self, mix: impl Mix + 'static) {
+        self.mix(|_| true, mix);
         for layer in &mut self.layers {
-            (layer.mix, layer.n_ff, layer.experts, layer.rope) = ([Some(mix), None], 0, false, None);
+            (layer.n_ff, layer.experts, layer.rope) = (0, false, None);
         }
     }
 
-    /// Sizes of latent attention.
+    /// Reads the sizes of latent attention, by which the first table of frequencies and the scale of scores go.
     ///
     /// # Errors
-    /// As above.
-    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<()> {
+    /// `bad_hparam`.
+    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<MlaSizes> {
         let rank = r.int("attention.kv_lora_rank", None, 8, pumex_plan::MAX_HEAD_DIM as u64)?;
         let rope = r.int("rope.dimension_count", None, 0, 1024)?;
         // 0 means "not given".
@@ -203,7 +164,6 @@ impl Family {
         }
         let expanded = r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_kv_b.weight"));
         let expanded = expanded && !r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_k_b.weight"));
-        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim, expanded };
         self.tables[0].dims = rope;
         // Scores grow with the context that YaRN reaches.
         let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;
@@ -212,6 +172,6 @@ impl Family {
             let by = 1.0 + 0.1 * log * (1.0 / s.freq_scale).ln();
             self.attention_scale = Some(by * by / (k_dim as f32).sqrt());
         }
-        Ok(())
+        Ok(MlaSizes { rank, q_rank, rope, k_dim, v_dim, expanded })
     }
 }

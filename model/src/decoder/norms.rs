@@ -27,7 +27,7 @@ impl LayerNorm {
 
 impl Family {
     /// Rows through a norm; without one, as they are.
-    pub(super) fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
+    pub fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
         self.normed_by(p, norm, self.c.eps, x)
     }
 

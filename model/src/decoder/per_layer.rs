@@ -54,7 +54,7 @@ pub struct After {
     /// Gate, product back, and its norm.
     inputs: Option<(MatPart, MatPart, Option<LayerNorm>)>,
     /// Of what the layer gives.
-    scale: f32,
+    pub scale: f32,
 }
 
 impl After {
@@ -82,15 +82,11 @@ impl After {
         Some(f.normed(p, *norm, back))
     }
 
-    /// Rows after layer `i`, `[n, dim]`. `inputs` are those of all layers, or the embedded rows where these are added.
+    /// Rows after layer `i`, `[n, dim]`. `inputs` are those of all layers.
     pub fn run(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Val {
-        if let Some(embedded) = inputs.filter(|_| f.embedding_skip) {
-            return p.add(embedded, self.scale, x);
-        }
         if let Some(back) = self.of_inputs(p, f, i, inputs, x) {
             p.add(back, 1.0, x);
         }
-        let half = f.halve_every > 0 && (i + 1).is_multiple_of(f.halve_every);
-        p.scale(x, if half { 0.5 * self.scale } else { self.scale })
+        p.scale(x, f.layers[i].out_scale * self.scale)
     }
 }

@@ -1,16 +1,51 @@
 //! RWKV 6 and 7: rows mixed with the one before, then a state per head that fades column by column.
 
-use super::{Family, LayerNorm};
+use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, Builder, Cols, General, HeadMatMul, Join, MatPart, NormKind, Normalize, Scan, ScanKind, Shift, Val,
-    Weight,
+    Act, Arg, Builder, Cols, General, HeadMatMul, Join, LayerState, MatPart, NormKind, Normalize, RecurrentSpec, Scan,
+    ScanKind, Shift, Val, Weight,
 };
 
 /// Epsilon of the norm of what heads give.
 const HEAD_EPS: f32 = 64e-5;
 /// Of RWKV 7's logarithm of the decay: `e^-0.5`.
 const MOST_DECAY: f32 = -0.606_531;
+
+/// RWKV 6.
+#[derive(Debug)]
+pub struct Rwkv6;
+
+/// RWKV 7.
+#[derive(Debug)]
+pub struct Rwkv7;
+
+impl Mix for Rwkv6 {
+    fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
+        keep(f, l)
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(TimeMix6::declare(w, f, i))
+    }
+}
+
+impl Mix for Rwkv7 {
+    fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
+        keep(f, l)
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(TimeMix7::declare(w, f, i))
+    }
+}
+
+/// The last row as both blocks took it, and a state per head.
+fn keep(f: &Family, l: &LayerSpec) -> LayerState {
+    let (dim, hd) = (f.c.n_embd, l.k_dim);
+    let state = ("state", vec![dim / hd.max(1), hd, hd]);
+    LayerState::Recurrent(RecurrentSpec { parts: vec![("shifts", vec![2, dim]), state] })
+}
 
 /// Weights of what RWKV 6 and 7 share.
 struct Common {
@@ -43,7 +78,7 @@ impl Common {
 }
 
 /// Weights of RWKV 6's time mixing, and of its form in Qwen 2's place.
-pub struct Rwkv6 {
+struct TimeMix6 {
     common: Common,
     lerp_x: Weight,
     /// Of decay, keys, values, receptance and gate: `[5, dim]`, or five of `[dim]`.
@@ -58,9 +93,9 @@ pub struct Rwkv6 {
     gate: MatPart,
 }
 
-impl Rwkv6 {
+impl TimeMix6 {
     /// Declares `blk.N.time_mix_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Rwkv6 {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> TimeMix6 {
         let (dim, hd) = (f.c.n_embd, f.layers[i].k_dim);
         let name = |part: &str| format!("blk.{i}.time_mix_{part}");
         let weight = |part: &str| format!("blk.{i}.time_mix_{part}.weight");
@@ -71,7 +106,7 @@ impl Rwkv6 {
         let extra = w.dims(&weight("w2")).first().copied().unwrap_or(32);
         let fused = w.has_rather(&weight("lerp_fused"), &weight("lerp_w"));
         let decay_rows = w.dims(&weight("decay_w1")).get(1).copied().unwrap_or(64);
-        Rwkv6 {
+        TimeMix6 {
             common: Common::declare(w, f, i),
             lerp_x: lerp(w, "lerp_x"),
             lerps: match fused {
@@ -85,15 +120,16 @@ impl Rwkv6 {
             gate: w.linear(&name("gate"), dim, dim),
         }
     }
+}
 
-    /// The product that follows.
-    pub fn output(&self) -> MatPart {
+impl Mixer for TimeMix6 {
+    fn output(&self) -> MatPart {
         self.common.output
     }
 
     /// Normed rows `[n, dim]` → `[n, dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
-        let (dim, l) = (f.c.n_embd, &f.layers[layer % f.layers.len()]);
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, layer: l, state: layer, .. }: Rows<'_>) -> Val {
+        let dim = f.c.n_embd;
         let (hd, heads) = (l.k_dim, dim / l.k_dim);
         let before = change(p, (layer, 0), h); // [n, dim]: the row before, less the row
         let mixed = lerped(p, h, before, self.lerp_x);
@@ -156,7 +192,7 @@ impl Rwkv6 {
 }
 
 /// Weights of RWKV 7's time mixing.
-pub struct Rwkv7 {
+struct TimeMix7 {
     common: Common,
     /// Of receptance, decay, keys, values, learning rate and, if there is one, gate: `[5 or 6, dim]`.
     lerps: Weight,
@@ -174,9 +210,9 @@ pub struct Rwkv7 {
     r_k: Weight,
 }
 
-impl Rwkv7 {
+impl TimeMix7 {
     /// Declares `blk.N.time_mix_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Rwkv7 {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> TimeMix7 {
         let (dim, hd) = (f.c.n_embd, f.layers[i].k_dim);
         let name = |part: &str| format!("blk.{i}.time_mix_{part}");
         let weight = |part: &str| format!("blk.{i}.time_mix_{part}.weight");
@@ -199,7 +235,7 @@ impl Rwkv7 {
             let dims = w.dims(&weight(part));
             w.shaped(&weight(part), &dims, dim)
         };
-        Rwkv7 {
+        TimeMix7 {
             common: Common::declare(w, f, i),
             lerps: w.shaped(&weight("lerp_fused"), &dims, dim),
             parts: 5 + usize::from(gated),
@@ -215,15 +251,17 @@ impl Rwkv7 {
             },
         }
     }
+}
 
-    /// The product that follows.
-    pub fn output(&self) -> MatPart {
+impl Mixer for TimeMix7 {
+    fn output(&self) -> MatPart {
         self.common.output
     }
 
-    /// Normed rows `[n, dim]` → `[n, dim]`. `first` becomes the values of the first layer that runs.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val, first: &mut Option<Val>) -> Val {
-        let (dim, hd) = (f.c.n_embd, f.layers[layer % f.layers.len()].k_dim);
+    /// Normed rows `[n, dim]` → `[n, dim]`. What is handed on are the values of the first layer that runs.
+    fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
+        let Rows { h, layer: l, state: layer, handed: first } = rows;
+        let (dim, hd) = (f.c.n_embd, l.k_dim);
         let heads = dim / hd;
         let before = change(p, (layer, 0), h);
         let all = p.parts("mixed", self.parts * dim);

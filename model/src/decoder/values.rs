@@ -1,6 +1,6 @@
 //! Experts that give values: a row's v is the weighted sum of `silu` of what its experts make of it.
 
-use super::{Layer, Moe};
+use super::{LayerSpec, Moe};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsMatMul, General, Join, MatPart, TopK, Val, Weight, LEAST_SUM,
@@ -18,7 +18,7 @@ pub struct ValueExperts {
 
 impl ValueExperts {
     /// Declares `blk.N.attn_{v_gate,v_exps}`.
-    pub fn declare(w: &mut Weights<'_>, i: usize, l: &Layer, (dim, top_k): (usize, TopK)) -> ValueExperts {
+    pub fn declare(w: &mut Weights<'_>, i: usize, l: &LayerSpec, (dim, top_k): (usize, TopK)) -> ValueExperts {
         let (gate, experts) = (format!("blk.{i}.attn_v_gate"), format!("blk.{i}.attn_v_exps"));
         let weight = w.matrix(&format!("{gate}.weight"), top_k.n_expert, dim);
         ValueExperts {

@@ -1,11 +1,11 @@
 //! Adapters that rows choose: an id in the text turns one on for the rows that follow. A head of attention, whose keys tell such
 //! ids from all others and whose values are the adapters' numbers, says which one a row has.
 
-use super::Family;
+use crate::decoder::{Decoder, Family, Forward, Stack};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, AttentionSpec, Builder, ById, ByRow, Cols, General, Join, KvSpec, LayerState, LowRank, Rope, RopeNorm,
-    TopK,
+    TopK, Val, Weight,
 };
 
 /// The ids, and sizes of the adapters.
@@ -26,7 +26,7 @@ const UP: f32 = 1e-4;
 
 impl Switch {
     /// Tables of [`Switch::numbers`].
-    pub const INSTEAD: usize = 0;
+    const INSTEAD: usize = 0;
     const SIGNALS: usize = 1;
     const CHOICES: usize = 2;
 
@@ -44,7 +44,7 @@ impl Switch {
     }
 
     /// Declares `blk.N.*.lora_{a,b}`, of which the first choice is that of rows without an adapter.
-    pub(super) fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Vec<LowRank> {
+    fn pairs(&self, w: &mut Weights<'_>, f: &Family) -> Vec<LowRank> {
         let n_vocab = w.vocab_rows();
         if let Some(bad) = self.instead.iter().find(|id| **id >= n_vocab) {
             let what = format!("adapters.token_ids_substitute: expected ids below {n_vocab}, found {bad}");
@@ -71,15 +71,39 @@ impl Switch {
         }
         pairs
     }
+}
 
-    /// What the head keeps, after all layers.
-    pub(super) fn state(f: &Family) -> LayerState {
-        LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: f.c.k_dim, v_dim: f.c.k_dim, window: None })
+impl Stack for Switch {
+    fn states(&self, f: &Family) -> Vec<LayerState> {
+        vec![LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: f.c.k_dim, v_dim: f.c.k_dim, window: None })]
     }
 
+    fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
+        Box::new(Switched { adapters: self.ids.len(), pairs: self.pairs(w, f) })
+    }
+}
+
+/// Layers whose products have adapters.
+struct Switched {
+    adapters: usize,
+    pairs: Vec<LowRank>,
+}
+
+impl Forward for Switched {
+    fn embed(&self, p: &mut Builder, embedding: Weight) -> Val {
+        p.embed_instead(embedding, Switch::INSTEAD)
+    }
+
+    fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
+        self.choose(p, f);
+        d.layers(p, f, x)
+    }
+}
+
+impl Switched {
     /// Finds each row's choice, by which all products from then on go.
-    pub(super) fn run(&self, p: &mut Builder, f: &Family, pairs: Vec<LowRank>) {
-        let (width, n) = (f.c.k_dim, self.ids.len());
+    fn choose(&self, p: &mut Builder, f: &Family) {
+        let (width, n) = (f.c.k_dim, self.adapters);
         let qkv = p.parts("signals", 3 * width);
         p.general(General::ById(ById { list: Switch::SIGNALS, len: 3 * width, out: qkv }));
         let spec = AttentionSpec::causal(f.c.n_layer, 1, 1, width);
@@ -94,6 +118,6 @@ impl Switch {
         p.map_into(all, shape, (Act::Same, Arg::Cols(all), -1.0), (Join::Mul, Arg::Cols(all)));
         let top_k = TopK { n_expert: n + 1, k: 1 };
         let route = p.route(logits, top_k, f.residual_scale, [None; 3]);
-        p.choose_by_row(ByRow { route, top_k, pairs });
+        p.choose_by_row(ByRow { route, top_k, pairs: self.pairs.clone() });
     }
 }

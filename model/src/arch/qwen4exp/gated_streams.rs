@@ -1,12 +1,12 @@
 //! Qwen 4's streams: each block takes the mean of all, of which every column is normed and gated; every stream gets what the block
 //! gives times a factor of its own.
 
-use super::streams::{cols, scaled};
-use super::Family;
+use crate::decoder::streams::{cols, scaled, Connection, Streams};
+use crate::decoder::{Decoder, Family, Forward, Stack};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, General, Join, MatPart, Mix, NormKind, Normalize, Val, Weight};
 
-/// What the streams are like.
+/// A stack whose layers are connected with gated streams.
 #[derive(Clone, Copy, Debug)]
 pub struct GatedStreams {
     /// Streams.
@@ -15,8 +15,17 @@ pub struct GatedStreams {
     pub rank: usize,
 }
 
+impl Stack for GatedStreams {
+    fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
+        let of = *self;
+        Box::new(Streams::declare(w, f, (of.count, false), |w, name, last| {
+            Box::new(Gated::declare(w, f, of, name, last))
+        }))
+    }
+}
+
 /// Weights of one block.
-pub struct Gated {
+struct Gated {
     count: usize,
     /// `[streams * dim]`
     norm: Weight,
@@ -30,7 +39,7 @@ pub struct Gated {
 
 impl Gated {
     /// Declares `NAME_{norm,down,up,inject}`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, of: GatedStreams, name: &str, last: bool) -> Gated {
+    fn declare(w: &mut Weights<'_>, f: &Family, of: GatedStreams, name: &str, last: bool) -> Gated {
         let GatedStreams { count, rank } = of;
         let all = count * f.c.n_embd;
         let norm = format!("{name}_norm.weight");
@@ -42,40 +51,6 @@ impl Gated {
             up: w.linear(&format!("{name}_up"), all, rank),
             shares: (!last).then(|| w.linear(&format!("{name}_inject"), count, all)),
         }
-    }
-
-    /// What a block takes of streams `[n, streams * dim]`: `[n, dim]`, and each stream's factor.
-    pub fn taken(&self, p: &mut Builder, f: &Family, streams: Val) -> (Val, Val) {
-        let normed = p.parts("streams_h", self.count * f.c.n_embd);
-        self.normed(p, f, streams, normed);
-        let shares = match self.shares {
-            Some(shares) => {
-                let shares = p.matmul("shares", normed, vec![scaled(shares, 1.0 / self.count as f32)]); // [n, streams]
-                let all = p.all(shares);
-                let twice = (Act::Sigmoid, Arg::Cols(all), 2.0);
-                p.map_into(all, (1, self.count), twice, (Join::Add, Arg::Number(0.0)));
-                shares
-            }
-            None => normed,
-        };
-        let x = p.parts("x", f.c.n_embd);
-        (self.mean(p, f, normed, x), shares)
-    }
-
-    /// Streams plus what a block gives, `[n, dim]`, times each one's factor.
-    pub fn given(&self, p: &mut Builder, f: &Family, streams: Val, shares: Val, out: Val) -> Val {
-        let (dim, n) = (f.c.n_embd, self.count);
-        let (x, by, out) = (cols(out, 0, 0), cols(shares, 0, 0), cols(streams, 0, dim));
-        p.general(General::Mix(Mix { x, by, from: 1, to: n, len: dim, add: true, out }));
-        streams
-    }
-
-    /// What the head takes of the output rows, `[w, dim]`, which its product takes as it is.
-    pub fn last(&self, p: &mut Builder, f: &Family, streams: Val) -> Val {
-        let normed = p.outputs("streams_h", self.count * f.c.n_embd);
-        self.normed(p, f, streams, normed);
-        let x = p.outputs("h_out", f.c.n_embd);
-        self.mean(p, f, normed, x)
     }
 
     /// Every stream by itself through a norm, into `out`.
@@ -102,5 +77,41 @@ impl Gated {
             p.map_into(to, (1, dim), (Act::Same, other, 1.0), (Join::Add, Arg::Cols(to)));
         }
         out
+    }
+}
+
+impl Connection for Gated {
+    fn take(&self, p: &mut Builder, f: &Family, streams: Val) -> (Val, Val) {
+        let normed = p.parts("streams_h", self.count * f.c.n_embd);
+        self.normed(p, f, streams, normed);
+        let shares = match self.shares {
+            Some(shares) => {
+                let shares = p.matmul("shares", normed, vec![scaled(shares, 1.0 / self.count as f32)]); // [n, streams]
+                let all = p.all(shares);
+                let twice = (Act::Sigmoid, Arg::Cols(all), 2.0);
+                p.map_into(all, (1, self.count), twice, (Join::Add, Arg::Number(0.0)));
+                shares
+            }
+            None => normed,
+        };
+        let x = p.parts("x", f.c.n_embd);
+        (self.mean(p, f, normed, x), shares)
+    }
+
+    /// Streams plus what a block gives, `[n, dim]`, times each one's factor.
+    fn give(&self, p: &mut Builder, f: &Family, streams: Val, shares: Val, out: Val) -> Val {
+        let (dim, n) = (f.c.n_embd, self.count);
+        let (x, by, out) = (cols(out, 0, 0), cols(shares, 0, 0), cols(streams, 0, dim));
+        p.general(General::Mix(Mix { x, by, from: 1, to: n, len: dim, add: true, out }));
+        streams
+    }
+
+    /// The head's product takes the streams' mean as it is, without a norm.
+    fn finish(&self, p: &mut Builder, f: &Family, d: &Decoder, streams: Val) -> Val {
+        let normed = p.outputs("streams_h", self.count * f.c.n_embd);
+        self.normed(p, f, streams, normed);
+        let x = p.outputs("h_out", f.c.n_embd);
+        let h = self.mean(p, f, normed, x);
+        d.head.multiply(p, f, h)
     }
 }

@@ -1,14 +1,22 @@
 //! Gemma 3n's AltUp: several residual streams, of which a layer changes one and corrects the others by what that one has become;
 //! and LAuReL, a short way of few columns beside attention.
 
-use super::block::Block;
-use super::per_layer::Inputs;
-use super::{Family, LayerNorm};
+use crate::decoder::{Block, Decoder, Family, Forward, LayerNorm, Stack};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, General, HeadMatMul, Join, MatPart, Val, Weight};
 
+/// A stack of so many residual streams.
+#[derive(Debug)]
+pub struct Alternating(pub usize);
+
+impl Stack for Alternating {
+    fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
+        Box::new(AltUp::declare(w, f, self.0))
+    }
+}
+
 /// Weights beside those of the usual layers.
-pub struct AltUp {
+struct AltUp {
     streams: usize,
     /// `[streams - 1, dim, dim]`, into streams and out of them.
     projections: [Weight; 2],
@@ -33,8 +41,8 @@ struct Coefficients {
 
 impl AltUp {
     /// Declares `altup_*` and `blk.N.{altup,laurel}_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family) -> AltUp {
-        let (dim, n) = (f.c.n_embd, f.streams);
+    fn declare(w: &mut Weights<'_>, f: &Family, n: usize) -> AltUp {
+        let dim = f.c.n_embd;
         let layer = |w: &mut Weights<'_>, i: usize| {
             let name = |part: &str| format!("blk.{i}.{part}");
             let rank = w.dims(&name("laurel_l.weight")).get(1).copied().unwrap_or(64);
@@ -53,16 +61,6 @@ impl AltUp {
             projections: ["altup_proj.weight", "altup_unembd_proj.weight"].map(|name| w.heads(name, n - 1, dim, dim)),
             layers: (0..f.c.n_layer).map(|i| layer(w, i)).collect(),
         }
-    }
-
-    /// Embedded rows `[n, dim]` → what comes before the last norm, through all layers.
-    pub fn run(&self, p: &mut Builder, f: &Family, blocks: &[Block], inputs: Option<&Inputs>, x: Val) -> Val {
-        let own = inputs.map(|inputs| inputs.run(p, f, x)); // [n, layers * per_layer]
-        let mut streams = self.spread(p, f.c.n_embd, x);
-        for (i, (block, coefficients)) in blocks.iter().zip(&self.layers).enumerate() {
-            streams = self.layer(p, f, (i, block, coefficients), own, streams);
-        }
-        self.merged(p, f.c.n_embd, streams)
     }
 
     /// `[n, dim]` → `[n, streams * dim]`: the rows, and what the projections make of them, as long as they are.
@@ -114,9 +112,8 @@ impl AltUp {
         let beside = f.normed(p, c.laurel_norm, beside);
         p.add(h, 1.0, beside);
         let mut x = active;
-        for mixer in &b.mixers {
-            let heads = mixer.run(p, f, &f.layers[i], i, (h, &mut None));
-            let out = p.matmul("out", heads, vec![mixer.output()]);
+        for (heads, output) in b.mix(p, f, i, (h, &mut None)) {
+            let out = p.matmul("out", heads, vec![output]);
             let out = f.normed(p, b.attn_post_norm, out);
             p.add(active, 1.0, out);
             p.add(beside, 1.0, out);
@@ -180,6 +177,17 @@ impl AltUp {
         let by = Arg::PerGroup(cols(mix, 0, 1));
         p.map_into(part, (n, dim), (Act::Same, Arg::Cols(cols(off, 0, 0)), 1.0), (Join::Mul, by));
         p.map_into(all, (n, dim), (Act::Same, Arg::Cols(part), 1.0), (Join::Add, Arg::Cols(all)));
+    }
+}
+
+impl Forward for AltUp {
+    fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
+        let own = d.inputs.as_ref().map(|inputs| inputs.run(p, f, x)); // [n, layers * per_layer]
+        let mut streams = self.spread(p, f.c.n_embd, x);
+        for (i, (block, coefficients)) in d.blocks.iter().zip(&self.layers).enumerate() {
+            streams = self.layer(p, f, (i, block, coefficients), own, streams);
+        }
+        self.merged(p, f.c.n_embd, streams)
     }
 }
 
