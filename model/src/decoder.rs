@@ -8,7 +8,6 @@ mod delta;
 mod dense;
 mod experts;
 mod ffn;
-mod grove;
 mod head;
 mod hyper;
 mod indexer;
@@ -24,19 +23,18 @@ mod sliding;
 mod stack;
 pub mod streams;
 mod tables;
-mod values;
 mod vectors;
 
 use super::config::{Config, Reader, Scaling};
 use super::weights::Weights;
-pub use attention::Attention;
+pub use attention::{Attention, GiveValues, Values};
 pub use block::Block;
 pub use delta::{DeltaNet, KimiDelta};
-pub use grove::Grove;
+pub use experts::{AddSmall, SmallExperts};
 pub use head::Head;
 pub use hyper::Connections;
 pub use indexer::{Index, Indexer, Keys};
-pub use limits::Limits;
+pub use limits::{Limit, Limited};
 pub use mamba::{Mamba1, Mamba2};
 pub use mixer::{Mix, Mixer, Recurrent, Rows};
 pub use mla::{LatentAttention, Sizes as MlaSizes};
@@ -44,8 +42,7 @@ pub use norms::LayerNorm;
 pub use per_layer::{After, Inputs};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{
-    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, TopK,
-    Val,
+    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, Val,
 };
 pub use rwkv::{Rwkv6, Rwkv7};
 pub use sliding::SlidingRope;
@@ -84,16 +81,33 @@ pub struct LayerSpec {
     pub mask: Mask,
     /// Index of its table of frequencies; none rotates nothing.
     pub rope: Option<usize>,
-    /// Whether queries are scaled by position.
-    pub temperature: bool,
-    /// Width of the feed-forward block; 0 if there is none.
-    pub n_ff: usize,
-    /// Whether it is one of experts.
-    pub experts: bool,
+    /// Queries' factor by position.
+    pub temperature: Option<Temperature>,
     /// What chooses the positions that a row sees.
     pub index: Index,
+    /// What gives values, if they are no product.
+    pub values: Option<Rc<dyn Values>>,
+    /// The feed-forward block.
+    pub ffn: FeedForward,
     /// What the residual stream behind the layer is multiplied with.
     pub out_scale: f32,
+}
+
+/// A layer's feed-forward block.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    /// Columns between its products; 0 if there is none.
+    pub width: usize,
+    /// Whether it is one of experts.
+    pub experts: bool,
+    /// Activation of the gate, or of the product with `ffn_up` where there is no gate; experts have one of their own.
+    pub act: Act,
+    /// Limits of gates, by [`Limited`].
+    pub limits: [Option<Limit>; 2],
+    /// Gates that are less than so many deviations above their mean are cut off.
+    pub sparse: Option<f32>,
+    /// Whether a row's experts follow from its id.
+    pub by_id: bool,
 }
 
 impl LayerSpec {
@@ -119,6 +133,17 @@ pub struct Table {
     pub factors: bool,
 }
 
+/// A block that all rows take beside the experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BesideExperts {
+    /// That of the shared experts, `ffn_*_shexp`, if the file has one.
+    Shared,
+    /// The layer's dense block, if the file has one.
+    Dense,
+    /// The layer's dense block, where it and the experts have norms of their own.
+    DenseNormed,
+}
+
 /// How rows reach experts, and what those do.
 #[derive(Clone, Debug)]
 pub struct Moe {
@@ -138,20 +163,12 @@ pub struct Moe {
     pub by_residual: bool,
     /// What the sum of experts and of the block beside them is multiplied with, if that is not one.
     pub average: Option<f32>,
-    /// Whether the block beside the experts is the layer's dense one.
-    pub dense_beside: bool,
-    /// Whether experts and the dense block beside them have norms of their own.
-    pub own_norms: bool,
-    /// Limits of gate and up, by layer, of experts and of blocks that all rows take.
-    pub limits: [Option<Limits>; 2],
+    /// The block that all rows take beside the experts.
+    pub beside: BesideExperts,
     /// Small experts after the usual ones.
-    pub grove: Option<Grove>,
-    /// So many first layers' experts follow from a row's id.
-    pub by_id: usize,
+    pub small: Option<Rc<dyn SmallExperts>>,
     /// Columns of what experts work on, between products down and up; 0 if that is the normed rows.
     pub latent: usize,
-    /// What is multiplied with a gate, here and in other blocks, becomes `cap * tanh(x / cap)`.
-    pub up_cap: Option<f32>,
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -179,10 +196,6 @@ pub struct Family {
     pub ffn_norm: &'static str,
     /// Where the feed-forward block takes its input.
     pub parallel: Parallel,
-    /// Of the gate, or of the product with `ffn_up` where there is no gate.
-    pub act: Act,
-    /// As `act`, by layer, where layers differ.
-    pub acts: Vec<Act>,
     /// Norms of q and k, where they are of another kind than those of rows: the kind, and its epsilon.
     pub qk_norm: Option<(NormKind, f32)>,
     /// Whether heads have norms of their own, which the file has one after the other.
@@ -197,8 +210,6 @@ pub struct Family {
     pub attention_cap: Option<f32>,
     /// Largest bias of ALiBi.
     pub alibi: Option<f32>,
-    /// Queries' factor by position.
-    pub temperature: Option<Temperature>,
     /// Limit of q, k and v.
     pub clamp_kqv: Option<f32>,
     /// Of the embedding.
@@ -213,8 +224,6 @@ pub struct Family {
     pub logit_cap: Option<f32>,
     /// Experts.
     pub moe: Moe,
-    /// Sizes of what chooses the positions that rows see, if something does.
-    pub indexer: Option<Indexer>,
     /// How rows go through the layers.
     pub stack: Rc<dyn Stack>,
     /// Whether queries come with a gate of what heads give, side by side.
@@ -225,8 +234,6 @@ pub struct Family {
     pub post_norm_names: [&'static str; 2],
     /// Whether values are normed, without weights.
     pub v_norm: bool,
-    /// Experts that give values, and how many of them a row uses; none, one product.
-    pub value_experts: Option<TopK>,
     /// Columns of an embedding for each layer; 0 for none.
     pub per_layer: usize,
     /// Whether those follow from the embedded rows alone, instead of from ids too.
@@ -245,8 +252,6 @@ pub struct Family {
     pub gate_act: Act,
     /// What that gate is multiplied with before, and divided by afterwards.
     pub gate_scale: f32,
-    /// So many first layers have gates that are less than so many deviations above their mean cut off.
-    pub sparse_layers: (usize, f32),
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
@@ -274,10 +279,17 @@ impl Family {
             v_dim: c.v_dim,
             mask: if c.causal { Mask::Causal } else { Mask::Full },
             rope: (c.rope_dims > 0).then_some(0),
-            temperature: false,
-            n_ff: c.n_ff[i],
-            experts: c.n_expert > 0,
+            temperature: None,
             index: Index::Nothing,
+            values: None,
+            ffn: FeedForward {
+                width: c.n_ff[i],
+                experts: c.n_expert > 0,
+                act: Act::Silu,
+                limits: [None; 2],
+                sparse: None,
+                by_id: false,
+            },
             out_scale: 1.0,
         };
         Ok(Family {
@@ -291,8 +303,6 @@ impl Family {
             post_norms: false,
             ffn_norm: "ffn_norm",
             parallel: Parallel::No,
-            act: Act::Silu,
-            acts: Vec::new(),
             qk_norm: None,
             qk_norm_by_head: false,
             qk_norm_after: false,
@@ -300,7 +310,6 @@ impl Family {
             attention_scale: None,
             attention_cap: None,
             alibi: None,
-            temperature: None,
             clamp_kqv: None,
             embedding_scale: 1.0,
             vectors: Vectors::default(),
@@ -316,21 +325,15 @@ impl Family {
                 weighs_input: false,
                 by_residual: false,
                 average: None,
-                dense_beside: false,
-                own_norms: false,
-                limits: [None, None],
-                grove: None,
-                by_id: 0,
+                beside: BesideExperts::Shared,
+                small: None,
                 latent: 0,
-                up_cap: None,
             },
-            indexer: None,
             stack: Rc::new(Once),
             q_gated: false,
             attention_out_scale: 1.0,
             post_norm_names: ["post_attention_norm", "post_ffw_norm"],
             v_norm: false,
-            value_experts: None,
             per_layer: 0,
             per_layer_projected: false,
             output_norm: Some("output_norm"),
@@ -340,7 +343,6 @@ impl Family {
             numbers: Vec::new(),
             gate_act: Act::Sigmoid,
             gate_scale: 1.0,
-            sparse_layers: (0, 0.0),
             ignored: (c.n_layer..c.n_layer_all)
                 .map(|i| format!("blk.{i}."))
                 .chain(["cls".into(), "dense_".into()])
@@ -364,6 +366,11 @@ impl Family {
     pub fn layer_norm(mut self) -> Family {
         self.c.eps = self.c.layer_eps;
         Family { norm: NormKind::Layer, ..self }
+    }
+
+    /// Gives the feed-forward blocks of all layers an activation.
+    pub fn activate(&mut self, act: Act) {
+        self.layers.iter_mut().for_each(|layer| layer.ffn.act = act);
     }
 
     /// Without rotation.

@@ -2,7 +2,7 @@
 //! with limits.
 
 use crate::config::Reader;
-use crate::decoder::{Family, KimiDelta, LatentAttention, Limits};
+use crate::decoder::{Family, KimiDelta, LatentAttention, Limit, Limited};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, RopeStyle};
 
@@ -23,9 +23,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     }
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    for (limits, key) in f.moe.limits.iter_mut().zip(["swiglu_clamp_exp", "swiglu_clamp_shexp"]) {
-        *limits = Some(Limits { by_layer: r.floats(key, f.c.n_layer, 0.0)?, before: false });
-    }
+    f.limit(&r, "swiglu_clamp_exp", Limited::Experts, Limit::After)?;
+    f.limit(&r, "swiglu_clamp_shexp", Limited::Dense, Limit::After)?;
     f.mix(|layer| layer.kv_heads == 0, KimiDelta { bound, ..delta });
     f.mix(|layer| layer.kv_heads > 0, LatentAttention(latent));
     f.plan(gguf)

@@ -7,7 +7,7 @@ use pumex_plan::{Act, Plan};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = encoder(gguf)?.no_rope();
-    f.act = Act::Gelu;
+    f.activate(Act::Gelu);
     f.plan(gguf)
 }
 

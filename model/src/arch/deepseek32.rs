@@ -2,7 +2,7 @@
 
 use crate::arch::deepseek2;
 use crate::config::Reader;
-use crate::decoder::Keys;
+use crate::decoder::{Indexer, Keys};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, RopeStyle};
 
@@ -26,7 +26,7 @@ pub fn sparse(
 ) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = deepseek2::latent(gguf, gating)?;
-    f.index(&r, Keys::Each, (f.tables[0].dims, style), INDEX_EPS)?;
-    f.index_layers(&r, &own(&r, f.c.n_layer)?, 1, |_| true)?;
+    let indexer = Indexer::read(&r, Keys::Each, (f.tables[0].dims, style), INDEX_EPS)?;
+    f.index_layers(&r, &own(&r, f.c.n_layer)?, indexer, |_| true)?;
     f.plan(gguf)
 }

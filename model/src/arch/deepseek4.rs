@@ -58,7 +58,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     }
     f.ignored.extend((0..n).map(|i| format!("blk.{i}.exp_probs_b_vl")));
     f.vectors.allowed = false; // experts by ids have none for pictures
-    f.moe.by_id = r.int("hash_layer_count", None, 0, 1024)?;
+    let by_id = r.int("hash_layer_count", None, 0, 1024)?;
+    f.layers.iter_mut().take(by_id).for_each(|layer| layer.ffn.by_id = true);
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;
     f.limit_experts(&r)?;
     f.stack = Rc::new(Connections {

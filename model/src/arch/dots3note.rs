@@ -3,7 +3,7 @@
 
 use crate::arch::deepseek32::INDEX_EPS;
 use crate::config::Reader;
-use crate::decoder::{Family, Keys, LatentAttention, LayerSpec, MlaSizes, Table};
+use crate::decoder::{Family, Indexer, Keys, LatentAttention, LayerSpec, MlaSizes, Table};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Mask, Plan, RopeStyle, MAX_HEAD_DIM};
 
@@ -28,8 +28,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     }
     let is_sliding = |layer: &LayerSpec| matches!(layer.mask, Mask::Window(_));
     f.mix(is_sliding, LatentAttention(MlaSizes { rank, k_dim, v_dim, ..latent }));
-    f.index(&r, Keys::Each, (latent.rope, RopeStyle::Neox), INDEX_EPS)?;
-    f.index_layers(&r, &vec![true; f.c.n_layer], 1, |layer| layer.mask == Mask::Causal)?;
+    let indexer = Indexer::read(&r, Keys::Each, (latent.rope, RopeStyle::Neox), INDEX_EPS)?;
+    f.index_layers(&r, &vec![true; f.c.n_layer], indexer, |layer| layer.mask == Mask::Causal)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.plan(gguf)

@@ -11,7 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?;
     f.dense_first(&r)?;
     if r.arch == "ernie4_5" {
-        f.layers.iter_mut().for_each(|layer| layer.experts = false);
+        f.layers.iter_mut().for_each(|layer| layer.ffn.experts = false);
     }
     f.plan(gguf)
 }

@@ -9,7 +9,7 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.act = Act::Gelu;
+    f.activate(Act::Gelu);
     f.post_norms = true;
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.c.window = if f.c.window == 0 { 4096 } else { f.c.window };

@@ -21,13 +21,14 @@ const SPARSE: (usize, f32) = (10, 1.644_853_6);
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.act = Act::Gelu;
+    f.activate(Act::Gelu);
     (f.post_norms, f.v_norm) = (true, true);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.vectors.scaled = false;
     f.attention_scale = Some(1.0);
     f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
-    (f.per_layer, f.sparse_layers) = (PER_LAYER, SPARSE);
+    f.per_layer = PER_LAYER;
+    f.layers.iter_mut().take(SPARSE.0).for_each(|layer| layer.ffn.sparse = Some(SPARSE.1));
     f.stack = Rc::new(altup::Alternating(STREAMS));
     let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 5, false)?;

@@ -2,7 +2,7 @@
 //! width of their own; the last layers read keys and values of earlier ones; embeddings for each layer.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{BesideExperts, Family, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, GroupSight, Mask, Plan};
 
@@ -10,7 +10,7 @@ use pumex_plan::{Act, GroupSight, Mask, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.act = Act::Gelu;
+    f.activate(Act::Gelu);
     (f.post_norms, f.v_norm) = (true, true);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.vectors.scaled = false;
@@ -20,7 +20,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let cap = r.factor("final_logit_softcapping", 30.0)?;
     f.logit_cap = (cap != 0.0).then_some(cap);
     f.experts_where_routed(gguf);
-    (f.moe.own_norms, f.moe.act) = (true, Act::Gelu);
+    (f.moe.beside, f.moe.act) = (BesideExperts::DenseNormed, Act::Gelu);
     let dims = r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, 1024)?;
     let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;

@@ -10,7 +10,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.see_all();
-    (f.embeds, f.act, f.post_norms) = (true, Act::Gelu, true);
+    (f.embeds, f.post_norms) = (true, true);
+    f.activate(Act::Gelu);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.vectors.scaled = false;
     f.c.window = r.int("attention.sliding_window", None, 1, u64::from(u32::MAX))?;

@@ -11,7 +11,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.see_all();
-    (f.embeds, f.act, f.post_norms, f.v_norm) = (true, Act::Gelu, true, true);
+    (f.embeds, f.post_norms, f.v_norm) = (true, true, true);
+    f.activate(Act::Gelu);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.vectors.scaled = false;
     f.attention_scale = Some(1.0);

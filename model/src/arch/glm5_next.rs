@@ -3,7 +3,7 @@
 
 use crate::arch::deepseek32::INDEX_EPS;
 use crate::config::Reader;
-use crate::decoder::{Connections, Family, Keys, KimiDelta, LatentAttention};
+use crate::decoder::{Connections, Family, Indexer, Keys, KimiDelta, LatentAttention};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
 use std::rc::Rc;
@@ -28,14 +28,14 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         return Err(r.bad("attention.indexer.kpool_select_tail", "true", false));
     }
     let eps = r.float("attention.layer_norm_epsilon", Some(INDEX_EPS), 0.0, 1.0)?;
-    f.index(&r, Keys::Gated, (0, f.style), eps)?;
-    let (most, every) = (f.indexer.map_or(0, |index| index.most), r.int("attention.indexer.kpool", None, 2, 1 << 10)?);
+    let indexer = Indexer::read(&r, Keys::Gated, (0, f.style), eps)?;
+    let (most, every) = (indexer.most, r.int("attention.indexer.kpool", None, 2, 1 << 10)?);
     if !most.is_multiple_of(every) {
         return Err(r.bad("attention.indexer.top_k", &format!("a multiple of kpool {every}"), most));
     }
     const KEY: &str = "attention.indexer.types";
     let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![true; f.c.n_layer] };
-    f.index_layers(&r, &own, every, |layer| layer.kv_heads > 0)?;
+    f.index_layers(&r, &own, Indexer { every, ..indexer }, |layer| layer.kv_heads > 0)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.limit_experts(&r)?;

@@ -1,7 +1,7 @@
 //! Grok 1 and 2: norms before and after each block, soft-capped scores, GELU experts, in Grok 2 beside a dense block.
 
 use crate::config::Reader;
-use crate::decoder::Family;
+use crate::decoder::{BesideExperts, Family};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
@@ -12,8 +12,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let layer_norms = gguf.tensor("blk.0.layer_output_norm.weight").is_some();
     f.post_norms = true;
     f.post_norm_names = ["attn_output_norm", if layer_norms { "layer_output_norm" } else { "post_ffw_norm" }];
-    (f.act, f.moe.act) = (Act::Gelu, Act::Gelu);
-    f.moe.dense_beside = true;
+    f.activate(Act::Gelu);
+    f.moe.act = Act::Gelu;
+    f.moe.beside = BesideExperts::Dense;
     f.moe.average = Some(std::f32::consts::FRAC_1_SQRT_2);
     f.embedding_scale = r.factor("embedding_scale", 78.383_67)?;
     f.logit_scale = r.factor("logit_scale", 0.577_350_26)?;

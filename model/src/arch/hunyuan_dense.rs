@@ -17,7 +17,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         f.tables[0].base *= alpha.powf(dims / (dims - 2.0));
     }
     if f.c.n_expert == 1 {
-        f.layers.iter_mut().for_each(|layer| layer.experts = false);
+        f.layers.iter_mut().for_each(|layer| layer.ffn.experts = false);
     }
     f.plan(gguf)
 }

@@ -11,7 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?.no_rope();
     f.mix(|layer| layer.kv_heads == 0, Mamba1(Recurrent::read(&r)?));
     for (i, layer) in f.layers.iter_mut().enumerate() {
-        layer.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
+        layer.ffn.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
     }
     f.moe.normalized = false;
     f.plan(gguf)

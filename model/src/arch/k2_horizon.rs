@@ -1,10 +1,14 @@
 //! K2 Horizon: norms over parts of a row, a norm for each head of q and k, a gate after attention by a softplus to base 2; with
 //! experts, values too come from experts.
 
+mod values;
+
 use crate::config::Reader;
 use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Gating, Plan, TopK};
+use std::rc::Rc;
+use values::ValueExperts;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
@@ -29,6 +33,11 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let what = if n_expert > 0 { format!("1 to {n_expert}") } else { "0 without value_expert_count".into() };
         return Err(r.bad("attention.value_expert_used_count", &what, k));
     }
-    f.value_experts = (n_expert > 0).then_some(TopK { n_expert, k });
+    if n_expert > 0 {
+        let values = Rc::new(ValueExperts(TopK { n_expert, k }));
+        for layer in f.layers.iter_mut().filter(|layer| layer.ffn.experts) {
+            layer.values = Some(values.clone());
+        }
+    }
     f.plan(gguf)
 }

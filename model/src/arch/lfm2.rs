@@ -19,7 +19,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         if layer.kv_heads > 0 && window > 0 && r.arch == "lfm2" {
             layer.mask = Mask::Window(window);
         }
-        layer.experts = r.arch == "lfm2moe";
+        layer.ffn.experts = r.arch == "lfm2moe";
     }
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;

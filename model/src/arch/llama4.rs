@@ -19,12 +19,12 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let sliding = r.sliding(f.c.n_layer, 4, false)?;
         f.slide(&sliding, Mask::Chunk(CHUNK), SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?));
     }
-    f.temperature = Some(Temperature { scale: 0.1, floor: 8192, offset: 1.0 });
+    let temperature = Temperature { scale: 0.1, floor: 8192, offset: 1.0 };
     f.qk_norm_plain = f.c.n_expert != 128;
     for (i, layer) in f.layers.iter_mut().enumerate() {
-        layer.experts = step > 0 && (i + 1) % step == 0;
+        layer.ffn.experts = step > 0 && (i + 1) % step == 0;
         if chunked && (i + 1) % 4 == 0 {
-            (layer.rope, layer.temperature) = (None, true);
+            (layer.rope, layer.temperature) = (None, Some(temperature));
         }
     }
     f.moe.gating = Gating::Sigmoid;

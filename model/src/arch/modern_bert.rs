@@ -11,12 +11,13 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?.layer_norm();
     f.embeds = true;
     f.see_all();
-    f.act = match r.word("hidden_activation")?.unwrap_or("gelu") {
+    let act = match r.word("hidden_activation")?.unwrap_or("gelu") {
         "silu" | "swish" | "swiglu" => Act::Silu,
         "reglu" => Act::Relu,
         "gelu" | "geglu" => Act::Gelu,
         other => return Err(r.bad("hidden_activation", "gelu, geglu, silu, swish, swiglu or reglu", other)),
     };
+    f.activate(act);
     if f.c.window > 0 {
         let sliding = r.sliding(f.c.n_layer, 3, true)?;
         f.slide_around(&r, &sliding)?;

@@ -11,12 +11,12 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.no_rope();
     let mamba = Rc::new(Mamba2(Recurrent::read(&r)?));
-    f.act = Act::ReluSquared;
+    f.activate(Act::ReluSquared);
     f.ffn_norm = "attn_norm";
     let moe = f.c.n_expert > 0;
     for layer in &mut f.layers {
-        layer.experts = moe && layer.n_ff > 0;
-        layer.mix = match (layer.n_ff, layer.kv_heads) {
+        layer.ffn.experts = moe && layer.ffn.width > 0;
+        layer.mix = match (layer.ffn.width, layer.kv_heads) {
             (0, 0) => vec![mamba.clone()],
             (0, _) => vec![Rc::new(Attention)],
             _ => Vec::new(),

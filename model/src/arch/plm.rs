@@ -10,7 +10,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     let latent = f.read_mla(&r)?;
-    f.act = Act::ReluSquared;
+    f.activate(Act::ReluSquared);
     f.mix(|_| true, LatentAttention(MlaSizes { q_rank: 0, ..latent })); // whatever the keys say
     f.plan(gguf)
 }

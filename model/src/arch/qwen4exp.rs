@@ -7,7 +7,7 @@
 mod gated_streams;
 
 use crate::config::Reader;
-use crate::decoder::{DeltaNet, Family, Index, Keys};
+use crate::decoder::{DeltaNet, Family, Index, Indexer, Keys};
 use gated_streams::GatedStreams;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
@@ -38,10 +38,10 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let every = r.by_layer("attention.compress_ratios", f.c.n_layer, Some(&vec![0; f.c.n_layer]), 1 << 16)?;
     if every.iter().any(|rows| *rows > 0) {
         let rope = f.tables[0].dims;
-        f.index(&r, Keys::Mean, (rope, f.style), f.c.eps)?;
+        let indexer = Indexer::read(&r, Keys::Mean, (rope, f.style), f.c.eps)?;
         for (i, (layer, every)) in f.layers.iter_mut().zip(&every).enumerate() {
             if *every > 0 && !recurrent[i] && !layer.mix.is_empty() {
-                layer.index = Index::Own(*every);
+                layer.index = Index::Own(Indexer { every: *every, ..indexer });
             }
         }
     }

@@ -35,7 +35,7 @@ pub fn rwkv(gguf: &Gguf, mix: Rc<dyn Mix>) -> Result<Family> {
             return Err(r.bad("attention.head_count_kv", &format!("a divisor of {heads}"), kv_heads));
         }
         (layer.mix, layer.heads, layer.kv_heads) = (vec![mix.clone()], heads, kv_heads);
-        (layer.k_dim, layer.v_dim, layer.experts) = (size, size, false);
+        (layer.k_dim, layer.v_dim, layer.ffn.experts) = (size, size, false);
     }
     Ok(f)
 }

@@ -6,6 +6,7 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::of(gguf)?.layer_norm().no_rope();
-    Family { act: Act::Gelu, ..f }.plan(gguf)
+    let mut f = Family::of(gguf)?.layer_norm().no_rope();
+    f.activate(Act::Gelu);
+    f.plan(gguf)
 }

@@ -1,13 +1,25 @@
 //! Attention of the shared decoder: one product or three, norms of q and k, rotation, gates.
 
 use super::indexer::Indexed;
-use super::values::ValueExperts;
 use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, AttentionSpec, Builder, Cols, General, Join, KvSpec, LayerState, MatPart, NormKind, Normalize, Rope,
     RopeNorm, Rotate, Val, Weight,
 };
+use std::fmt::Debug;
+
+/// What gives values in place of a product.
+pub trait Values: Debug {
+    /// Declares the weights of layer `i`.
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn GiveValues>;
+}
+
+/// What gives values, with a layer's weights.
+pub trait GiveValues {
+    /// Normed rows `h` `[n, dim]` → the columns `v` `[n, kv_heads * v_dim]`.
+    fn run(&self, p: &mut Builder, f: &Family, h: Val, v: Cols);
+}
 
 /// Attention over heads.
 #[derive(Debug)]
@@ -40,7 +52,7 @@ struct AttentionWeights {
     /// Whether keys are the values too, before their norm.
     keys_are_values: bool,
     /// Instead of the product with v.
-    values: Option<ValueExperts>,
+    values: Option<Box<dyn GiveValues>>,
     q_norm: Option<HeadNorm>,
     k_norm: Option<HeadNorm>,
     /// `[heads]`, of queries after all else.
@@ -102,7 +114,7 @@ impl AttentionWeights {
         let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut biases = [None; 3];
         let weight = |part: &str| format!("{}.weight", name(part));
-        let values = f.value_experts.filter(|_| l.experts).map(|top_k| ValueExperts::declare(w, i, l, (dim, top_k)));
+        let values = l.values.as_ref().map(|values| values.declare(w, f, i));
         let qkv = if w.has_rather(&weight("qkv"), &weight("q")) {
             let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
             if fused.bias.is_none() {
@@ -201,7 +213,7 @@ impl Mixer for AttentionWeights {
     fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
         let Rows { h, layer: l, state: layer, handed: list } = rows;
         if let Some(index) = &self.index {
-            *list = index.run(p, f, l, layer, (h, h));
+            *list = index.run(p, f, l, (h, h));
         }
         let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
         spec.v_dim = l.v_dim;
@@ -209,7 +221,7 @@ impl Mixer for AttentionWeights {
         spec.soft_cap = f.attention_cap;
         spec.sinks = self.sinks;
         spec.alibi = f.alibi;
-        spec.chosen = f.chosen(l, *list);
+        spec.chosen = l.index.choose(*list);
         let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
         let qkv = match f.q_gated {
             true => ungated(p, &spec, product),
@@ -226,7 +238,7 @@ impl Mixer for AttentionWeights {
         }
         if let Some(values) = &self.values {
             let v = Cols { val: qkv, at: spec.v_at(), stride: l.kv_heads * l.v_dim };
-            values.run(p, &f.moe, h, v);
+            values.run(p, f, h, v);
         }
         if f.v_norm && l.kv_of.is_none() {
             let v = Cols { val: qkv, at: spec.v_at(), stride: l.v_dim };
@@ -238,7 +250,7 @@ impl Mixer for AttentionWeights {
         let table = l.rope.map(|t| f.tables[t]);
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
         let whole = table.is_some_and(|t| t.dims == l.k_dim);
-        let temperature = f.temperature.filter(|_| l.temperature);
+        let temperature = l.temperature;
         let folds = [self.q_norm, self.k_norm].iter().flatten().all(|n| n.folds(f));
         let plain = folds && temperature.is_none() && (magnitude == 1.0 || whole);
         let root = 1.0 / (l.k_dim as f32).sqrt();

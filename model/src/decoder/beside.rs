@@ -26,7 +26,7 @@ impl Beside {
         let (dim, name) = (f.c.n_embd, |part: &str| format!("blk.{i}.{part}"));
         // A router's scale is no factor of its product here.
         let router_scale = w.opt_vector(&name("ffn_gate_inp.scale"), dim);
-        let width = w.dims(&name("ffn_up.weight")).get(1).copied().unwrap_or(f.layers[i].n_ff);
+        let width = w.dims(&name("ffn_up.weight")).get(1).copied().unwrap_or(f.layers[i].ffn.width);
         let norm = |w: &mut Weights<'_>, part: &str| LayerNorm::declare(w, &name(part), dim);
         Beside {
             dense: Dense::declare(w, (i, ""), dim, width),
@@ -48,7 +48,7 @@ impl Beside {
         &self,
         p: &mut Builder,
         f: &Family,
-        (h, ahead): (Val, Option<Val>),
+        (i, h, ahead): (usize, Val, Option<Val>),
         norm: Option<LayerNorm>,
         x: Val,
     ) -> Val {
@@ -62,7 +62,7 @@ impl Beside {
         let routed = p.zeros(dim);
         self.experts.run(p, (&f.moe, 1.0), logits, input, routed);
         let routed = f.normed(p, self.post_norms[1], routed);
-        let hidden = self.dense.hidden(p, f, h, f.act);
+        let hidden = self.dense.hidden(p, f, h, f.layers[i].ffn.act);
         let dense = p.matmul("out", hidden, vec![self.dense.down]);
         let dense = f.normed(p, self.post_norms[0], dense);
         p.add(routed, 1.0, dense);

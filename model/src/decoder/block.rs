@@ -58,7 +58,7 @@ impl Block {
             let norm = wanted.then(|| LayerNorm::declare(w, &name, dim)).flatten();
             norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
         };
-        let (attends, feeds) = (!layer.mix.is_empty(), layer.experts || layer.n_ff > 0);
+        let (attends, feeds) = (!layer.mix.is_empty(), layer.ffn.experts || layer.ffn.width > 0);
         let own_norm_2 = layer.mix.iter().any(|mix| mix.has_norm_2());
         // Where no others are, they must be there.
         let post = |w: &mut Weights<'_>, name: &str| match f.pre_norms {

@@ -1,13 +1,25 @@
 //! Experts: how rows reach them, and what they do.
 
-use super::dense::{limited, raise};
-use super::grove::SmallExperts;
-use super::{Family, LayerNorm, Moe};
+use super::dense::{limit, raise};
+use super::{Family, LayerNorm, Limit, Limited, Moe};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Join, MatPart,
     TopK, Val, Weight, LEAST_SUM,
 };
+use std::fmt::Debug;
+
+/// Small experts after the usual ones.
+pub trait SmallExperts: Debug {
+    /// Declares those of layer `i`, of rows of `dim` columns, beside so many usual ones.
+    fn declare(&self, w: &mut Weights<'_>, at: (usize, usize), usual: TopK) -> Box<dyn AddSmall>;
+}
+
+/// Small experts with a layer's weights.
+pub trait AddSmall {
+    /// Adds to `x` `[n, dim]` what they make of it, by the router's `logits`.
+    fn run(&self, p: &mut Builder, logits: Val, x: Val);
+}
 
 /// Weights of experts.
 pub struct Experts {
@@ -23,9 +35,9 @@ pub struct Experts {
     biases: [Option<Weight>; 3],
     ffn: usize,
     top_k: TopK,
-    /// Of gate and up, and whether the gate is limited before its activation.
-    limit: Option<(f32, bool)>,
-    small: Option<SmallExperts>,
+    /// Of gate and up.
+    limit: Option<Limit>,
+    small: Option<Box<dyn AddSmall>>,
     /// `[vocab, used]`: which a row uses by its id.
     table: Option<Weight>,
     latent: Option<Latent>,
@@ -59,7 +71,7 @@ impl Experts {
         }
         let experts = Experts {
             router: w.linear_unscaled(&name("gate_inp"), n, whole),
-            selection: match i < f.moe.by_id {
+            selection: match f.layers[i].ffn.by_id {
                 true => None,
                 false => w
                     .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
@@ -72,9 +84,9 @@ impl Experts {
             biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
             ffn,
             top_k,
-            limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
-            small: f.moe.grove.map(|sizes| SmallExperts::declare(w, (i, dim), sizes, top_k)),
-            table: (i < f.moe.by_id).then(|| {
+            limit: f.layers[i].ffn.limits[Limited::Experts as usize],
+            small: f.moe.small.as_ref().map(|small| small.declare(w, (i, dim), top_k)),
+            table: f.layers[i].ffn.by_id.then(|| {
                 let dims = [top_k.k, w.vocab_rows()];
                 w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
             }),
@@ -113,7 +125,7 @@ impl Experts {
 
     /// How gate and up meet, if one op multiplies with both. Only the usual gate takes scales.
     fn gating(&self, m: &Moe) -> Option<Gate> {
-        let apart = self.gate.is_none() || m.weighs_input || m.up_cap.is_some() || self.limit.is_some();
+        let apart = self.gate.is_none() || m.weighs_input || self.limit.is_some();
         let scaled = self.scales()[..2].iter().any(Option::is_some);
         Gate::of(m.act).filter(|by| !apart && (!scaled || *by == Gate::SILU))
     }
@@ -226,13 +238,7 @@ impl Experts {
             return out;
         };
         raise(p, up, (used, ffn), m.act);
-        if let Some(cap) = m.up_cap {
-            p.map_into(up, (used, ffn), (Act::SoftCap(cap), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
-        }
-        let act = match self.limit {
-            Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
-            None => m.act,
-        };
+        let act = limit(p, [gate, up], (used, ffn), m.act, self.limit);
         p.map_into(to, (used, ffn), (act, Arg::Cols(gate), 1.0), (Join::Mul, Arg::Cols(up)));
         out
     }

@@ -4,7 +4,7 @@ use super::beside::Beside;
 use super::dense::{early, late, Dense};
 use super::experts::Experts;
 use super::rwkv::ChannelMix;
-use super::{Family, LayerNorm};
+use super::{BesideExperts, Family, LayerNorm};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Join, MatPart, Val};
 
@@ -34,25 +34,24 @@ impl Ffn {
         if w.has_rather(&format!("blk.{i}.channel_mix_key.weight"), &format!("blk.{i}.ffn_up.weight")) {
             return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
         }
-        if !layer.experts {
-            let sparse = (i < f.sparse_layers.0).then_some(f.sparse_layers.1);
-            let dense = Dense::declare(w, (i, ""), dim, layer.n_ff).sparse(sparse);
-            return Ffn::Dense(dense.limited(f.moe.limits[1].as_ref(), i));
+        if !layer.ffn.experts {
+            return Ffn::Dense(Dense::declare(w, (i, ""), dim, layer.ffn.width).gated_as(&layer.ffn));
         }
-        if f.moe.own_norms {
+        if f.moe.beside == BesideExperts::DenseNormed {
             return Ffn::Beside(Box::new(Beside::declare(w, f, i)));
         }
         let experts = Experts::declare(w, f, i);
-        let suffix = if f.moe.dense_beside { "" } else { "_shexp" };
+        let dense_beside = f.moe.beside == BesideExperts::Dense;
+        let suffix = if dense_beside { "" } else { "_shexp" };
         let up = format!("blk.{i}.ffn_up{suffix}.weight");
-        let rows = match f.c.shares_experts.filter(|_| !f.moe.dense_beside) {
+        let rows = match f.c.shares_experts.filter(|_| !dense_beside) {
             Some(false) => w.dims_if_there(&up),
             Some(true) if w.requires(&format!("blk.{i}.ffn_down{suffix}.weight")) => w.required_dims(&up),
             _ => w.dims(&up),
         };
         let rows = rows.get(1).copied();
         let shared = rows.map(|ffn| Shared {
-            block: Dense::declare(w, (i, suffix), dim, ffn).limited(f.moe.limits[1].as_ref(), i),
+            block: Dense::declare(w, (i, suffix), dim, ffn).gated_as(&layer.ffn),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {
                 weight,
                 bias: None,
@@ -80,7 +79,7 @@ impl Ffn {
         norm: Option<LayerNorm>,
         x: Val,
     ) -> Val {
-        let act = f.acts.get(i).copied().unwrap_or(f.act);
+        let act = f.layers[i].ffn.act;
         let (experts, shared) = match self {
             Ffn::Dense(dense) => {
                 let hidden = dense.hidden(p, f, h, act);
@@ -93,7 +92,7 @@ impl Ffn {
             }
             Ffn::Experts(experts, shared) => (experts, shared),
             Ffn::ChannelMix(mix) => return mix.run(p, f, (i, h), x),
-            Ffn::Beside(both) => return both.run(p, f, (h, by), norm, x),
+            Ffn::Beside(both) => return both.run(p, f, (i, h, by), norm, x),
         };
         // What is added to the residual stream itself is scaled where it is made.
         let scales = f.residual_scale == 1.0 || !f.moe.weighs_input;

@@ -1,6 +1,6 @@
 //! What families read off their keys.
 
-use super::{Family, LayerSpec, Limits, Mix, MlaSizes};
+use super::{Family, LayerSpec, Mix, MlaSizes};
 use crate::config::Reader;
 use crate::tensors::Tensors;
 use pumex_gguf::{Gguf, Result};
@@ -15,7 +15,7 @@ impl Family {
     /// `bad_hparam`, as all here.
     pub fn dense_first(&mut self, r: &Reader<'_>) -> Result<()> {
         let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
-        self.layers.iter_mut().take(dense).for_each(|layer| layer.experts = false);
+        self.layers.iter_mut().take(dense).for_each(|layer| layer.ffn.experts = false);
         Ok(())
     }
 
@@ -33,19 +33,6 @@ impl Family {
         };
         self.moe.normalized = r.flag("expert_weights_norm", false)?;
         self.group(r)
-    }
-
-    /// Limits of gates, before their activation; those of blocks that all rows take are the experts' unless told.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn limit_experts(&mut self, r: &Reader<'_>) -> Result<()> {
-        let [own, shared] = ["swiglu_clamp_exp", "swiglu_clamp_shexp"];
-        let shared = if r.has(shared) { shared } else { own };
-        for (limits, key) in self.moe.limits.iter_mut().zip([own, shared]) {
-            *limits = Some(Limits { by_layer: r.floats(key, self.c.n_layer, 0.0)?, before: true });
-        }
-        Ok(())
     }
 
     /// Where the keys do not say how wide an expert is, those that a row uses are together as wide as a block.
@@ -83,7 +70,7 @@ impl Family {
         for (i, layer) in self.layers.iter_mut().enumerate() {
             let there = |part: &str| gguf.tensor(&format!("blk.{i}.ffn_{part}.weight")).is_some();
             let reached = there("down_exps") && !tensors.accepts(&format!("blk.{i}.ffn_down_exps.weight"));
-            layer.experts = there("gate_inp") || reached;
+            layer.ffn.experts = there("gate_inp") || reached;
         }
     }
 }
@@ -138,7 +125,7 @@ impl Family {
     pub fn only_mix(&mut self, mix: impl Mix + 'static) {
         self.mix(|_| true, mix);
         for layer in &mut self.layers {
-            (layer.n_ff, layer.experts, layer.rope) = (0, false, None);
+            (layer.ffn.width, layer.ffn.experts, layer.rope) = (0, false, None);
         }
     }
 

@@ -72,7 +72,7 @@ impl Mla {
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let narrow = s.k_dim - s.rope;
         // Small models do without; an indexer's queries are products of what is compressed.
-        let compressed = s.q_rank > 0 || f.layers[i].index != Index::Nothing;
+        let compressed = s.q_rank > 0 || !matches!(f.layers[i].index, Index::Nothing);
         let q_a = compressed.then(|| {
             let norm = w.vector(&format!("{}.weight", name("q_a_norm")), s.q_rank);
             (w.linear(&name("q_a"), s.q_rank, dim), norm)
@@ -126,7 +126,7 @@ impl Mla {
                 let q = p.matmul("q_a", h, vec![down]); // [n, q_rank]
                 let q = p.rms_norm(q, norm, f.c.eps);
                 if let Some(index) = &self.index {
-                    *list = index.run(p, f, l, layer, (h, q));
+                    *list = index.run(p, f, l, (h, q));
                 }
                 p.matmul("q", q, vec![self.q])
             }
@@ -193,14 +193,14 @@ impl Mla {
             p.general(General::Rotate(turned(group(s.rank), Some(q_turned), heads)));
             p.general(General::Rotate(turned(group(heads * wide + s.rank), key, 1)));
         }
-        if let Some(temperature) = f.temperature.filter(|_| l.temperature) {
+        if let Some(temperature) = l.temperature {
             let none = Rope { dims: 0, ..rope };
             let all = Rotate { rope: none, temperature: Some(temperature), len: wide, ..turned(group(0), None, heads) };
             p.general(General::Rotate(all));
         }
         let mut spec = AttentionSpec::causal(layer, heads, 1, wide);
         (spec.v_dim, spec.mask, spec.sinks) = (s.rank, l.mask, self.sinks);
-        spec.chosen = f.chosen(l, *list);
+        spec.chosen = l.index.choose(*list);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
         let scale = f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
@@ -241,7 +241,7 @@ impl Mla {
         let both = p.matmul("kv_b", latent, vec![kv_b]); // [n, heads * (narrow + v_dim)]
         let mut spec = AttentionSpec::causal(layer, heads, heads, s.k_dim);
         (spec.v_dim, spec.mask, spec.sinks) = (s.v_dim, l.mask, self.sinks);
-        spec.chosen = f.chosen(l, list);
+        spec.chosen = l.index.choose(list);
         let qkv = p.parts("qkv", spec.qkv_width());
         let at = |at: usize, stride: usize| Cols { val: qkv, at, stride };
         let (each, keys) = (narrow + s.v_dim, heads * s.k_dim);

@@ -371,7 +371,7 @@ pub struct ChannelMix {
 impl ChannelMix {
     /// Declares `blk.N.channel_mix_*`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> ChannelMix {
-        let (dim, ffn) = (f.c.n_embd, f.layers[i].n_ff);
+        let (dim, ffn) = (f.c.n_embd, f.layers[i].ffn.width);
         let name = |part: &str| format!("blk.{i}.channel_mix_{part}");
         let lerp = |w: &mut Weights<'_>, part: &str| {
             let name = format!("{}.weight", name(part));

@@ -59,9 +59,9 @@ impl Switch {
                 ("attn_k", "attn_qkv", q, k, dim),
                 ("attn_v", "attn_qkv", q + k, v, dim),
                 ("attn_output", "attn_output", 0, dim, l.heads * l.v_dim),
-                ("ffn_gate", "ffn_gate", 0, l.n_ff, dim),
-                ("ffn_up", "ffn_up", 0, l.n_ff, dim),
-                ("ffn_down", "ffn_down", 0, dim, l.n_ff),
+                ("ffn_gate", "ffn_gate", 0, l.ffn.width, dim),
+                ("ffn_up", "ffn_up", 0, l.ffn.width, dim),
+                ("ffn_down", "ffn_down", 0, dim, l.ffn.width),
             ];
             for (name, of, at, rows, cols) in sites {
                 let a = w.heads(&format!("blk.{i}.{name}.lora_a"), choices, self.rank, cols);
