@@ -11,7 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     let latent = f.read_mla(&r)?;
-    f.attention_scale = None;
+    f.attention.scale = None;
     let delta = KimiDelta::read(&f, &r)?;
     if !r.flag("kda.safe_gate", true)? {
         return Err(r.bad("kda.safe_gate", "true", false));
@@ -19,7 +19,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let bound = Some((r.float("kda.gate_lower_bound", None, -1e3, -1e-6)?, 1.0));
     // Those that see pictures rotate halves.
     if f.read_sections(&r, false)? {
-        f.style = RopeStyle::Neox;
+        f.rotation.style = RopeStyle::Neox;
     }
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;

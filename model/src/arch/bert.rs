@@ -1,6 +1,6 @@
 //! BERT: norms after each block, of the residual stream; embeddings come out. Rows see all rows of their text.
 
-use crate::decoder::Family;
+use crate::decoder::{Family, OutputRows};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
@@ -17,7 +17,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// As [`Family::of`].
 pub fn encoder(gguf: &Gguf) -> Result<Family> {
     let mut f = Family::neox(gguf)?.layer_norm();
-    (f.embeds, f.pre_norms) = (true, false);
+    (f.output.rows, f.norms.before) = (OutputRows::Embeddings, false);
     f.see_all();
     Ok(f)
 }

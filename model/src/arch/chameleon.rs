@@ -16,11 +16,10 @@ const PICTURES: Range<usize> = 4..8196;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
-    f.qk_norm = Some((NormKind::Layer, 1e-5));
+    f.attention.qk_norm.kind = Some((NormKind::Layer, 1e-5));
     let swin = r.flag("swin_norm", false)?;
     if swin {
-        (f.pre_norms, f.post_norms) = (false, true);
-        f.post_norm_names = ["attn_norm", "ffn_norm"];
+        (f.norms.before, f.norms.after) = (false, Some(["attn_norm", "ffn_norm"]));
     }
     f.stack = Rc::new(Textual { swin });
     f.plan(gguf)

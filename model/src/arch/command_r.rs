@@ -9,7 +9,7 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.layer_norm();
-    f.parallel = Parallel::Shared;
-    f.logit_scale = r.factor("logit_scale", 1.0)?;
+    f.residual.parallel = Parallel::Shared;
+    f.output.scale = r.factor("logit_scale", 1.0)?;
     f.plan(gguf)
 }

@@ -26,7 +26,7 @@ pub fn sparse(
 ) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = deepseek2::latent(gguf, gating)?;
-    let indexer = Indexer::read(&r, Keys::Each, (f.tables[0].dims, style), INDEX_EPS)?;
+    let indexer = Indexer::read(&r, Keys::Each, (f.rotation.tables[0].dims, style), INDEX_EPS)?;
     f.index_layers(&r, &own(&r, f.c.n_layer)?, indexer, |_| true)?;
     f.plan(gguf)
 }

@@ -50,14 +50,14 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     // YaRN changes frequencies alone, and those of layers with blocks.
     let scaling = Scaling { magnitude: 1.0, ..f.c.scaling };
     let base = r.float("attention.compress_rope_freq_base", None, 1.0, 1e12)?;
-    f.tables[0] = Table { dims: blocks.rope, scaling: Scaling::NONE, factors: false, ..f.tables[0] };
-    f.tables.push(Table { base, scaling, ..f.tables[0] });
+    f.rotation.tables[0] = Table { dims: blocks.rope, scaling: Scaling::NONE, factors: false, ..f.rotation.tables[0] };
+    f.rotation.tables.push(Table { base, scaling, ..f.rotation.tables[0] });
     for (layer, every) in f.layers.iter_mut().zip(every) {
         layer.mix = vec![Rc::new(Compressed { blocks, every })];
         layer.rope = Some(usize::from(every > 0));
     }
     f.ignored.extend((0..n).map(|i| format!("blk.{i}.exp_probs_b_vl")));
-    f.vectors.allowed = false; // experts by ids have none for pictures
+    f.embedding.vectors.allowed = false; // experts by ids have none for pictures
     let by_id = r.int("hash_layer_count", None, 0, 1024)?;
     f.layers.iter_mut().take(by_id).for_each(|layer| layer.ffn.by_id = true);
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;

@@ -12,12 +12,12 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     let latent = f.read_mla(&r)?;
-    f.attention_scale = None;
+    f.attention.scale = None;
     let rank = r.int("attention.kv_lora_rank_swa", None, 8, (MAX_HEAD_DIM - latent.rope.min(MAX_HEAD_DIM)) as u64)?;
     let k_dim = r.int("attention.key_length_mla_swa", None, latent.rope as u64 + 1, 1 << 14)?;
     let v_dim = r.int("attention.value_length_mla_swa", None, 1, 1 << 14)?;
     let base = r.float("rope.freq_base_swa", None, 1.0, 1e12)?;
-    f.tables.push(Table { base, ..f.tables[0] });
+    f.rotation.tables.push(Table { base, ..f.rotation.tables[0] });
     let window = r.int("attention.sliding_window", None, 1, u64::from(u32::MAX))?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
     f.mix(|_| true, LatentAttention(latent));

@@ -8,6 +8,6 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?.layer_norm();
     f.activate(Act::Gelu);
-    f.parallel = Parallel::Shared;
+    f.residual.parallel = Parallel::Shared;
     f.plan(gguf)
 }

@@ -12,6 +12,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     let mamba = Rc::new(Mamba2(Recurrent::read(&r)?));
     f.layers.iter_mut().for_each(|layer| layer.mix = vec![Rc::new(Attention), mamba.clone()]);
-    f.tables[0].factors = false;
+    f.rotation.tables[0].factors = false;
     f.plan(gguf)
 }

@@ -8,6 +8,6 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.activate(Act::Gelu);
-    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.embedding.scale = (f.c.n_embd as f32).sqrt();
     f.plan(gguf)
 }

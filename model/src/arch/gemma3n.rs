@@ -4,7 +4,7 @@
 mod altup;
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{Family, Norms, PerLayer, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Mask, Plan};
 use std::rc::Rc;
@@ -22,12 +22,13 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.activate(Act::Gelu);
-    (f.post_norms, f.v_norm) = (true, true);
-    f.embedding_scale = (f.c.n_embd as f32).sqrt();
-    f.vectors.scaled = false;
-    f.attention_scale = Some(1.0);
-    f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
-    f.per_layer = PER_LAYER;
+    f.norms.after = Some(Norms::AFTER);
+    f.attention.v_norm = true;
+    f.embedding.scale = (f.c.n_embd as f32).sqrt();
+    f.embedding.vectors.scaled = false;
+    f.attention.scale = Some(1.0);
+    f.output.cap = Some(r.factor("final_logit_softcapping", 30.0)?);
+    f.embedding.per_layer = Some(PerLayer { width: PER_LAYER, by_ids: true });
     f.layers.iter_mut().take(SPARSE.0).for_each(|layer| layer.ffn.sparse = Some(SPARSE.1));
     f.stack = Rc::new(altup::Alternating(STREAMS));
     let base = r.sliding_base(10000.0)?;

@@ -16,7 +16,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.no_rope();
     let latent = f.read_mla(&r)?;
-    f.attention_scale = None;
+    f.attention.scale = None;
     if latent.rope > 0 {
         return Err(r.bad("rope.dimension_count", "0", latent.rope));
     }
@@ -28,7 +28,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         return Err(r.bad("attention.indexer.kpool_select_tail", "true", false));
     }
     let eps = r.float("attention.layer_norm_epsilon", Some(INDEX_EPS), 0.0, 1.0)?;
-    let indexer = Indexer::read(&r, Keys::Gated, (0, f.style), eps)?;
+    let indexer = Indexer::read(&r, Keys::Gated, (0, f.rotation.style), eps)?;
     let (most, every) = (indexer.most, r.int("attention.indexer.kpool", None, 2, 1 << 10)?);
     if !most.is_multiple_of(every) {
         return Err(r.bad("attention.indexer.top_k", &format!("a multiple of kpool {every}"), most));

@@ -10,6 +10,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?.layer_norm();
     f.activate(Act::Gelu);
-    f.parallel = if r.flag("use_parallel_residual", true)? { Parallel::Own } else { Parallel::No };
+    f.residual.parallel = if r.flag("use_parallel_residual", true)? { Parallel::Own } else { Parallel::No };
     f.plan(gguf)
 }

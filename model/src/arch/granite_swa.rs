@@ -14,6 +14,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     if let Some(rotates) = r.is_flags("attention.rope_pattern", f.c.n_layer)? {
         f.layers.iter_mut().zip(rotates).filter(|(_, rotates)| !rotates).for_each(|(layer, _)| layer.rope = None);
     }
-    f.vectors.read_mapping(&r, f.c.n_layer)?;
+    f.embedding.vectors.read_mapping(&r, f.c.n_layer)?;
     f.plan(gguf)
 }

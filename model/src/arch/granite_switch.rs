@@ -25,6 +25,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     };
     f.numbers = switch.numbers(f.c.k_dim);
     f.stack = Rc::new(switch);
-    f.vectors.allowed = false; // what the switch does follows from ids
+    f.embedding.vectors.allowed = false; // what the switch does follows from ids
     f.plan(gguf)
 }

@@ -13,8 +13,8 @@ use std::rc::Rc;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.bare_norms = true;
-    f.embedding_scale = r.factor("embedding_scale", 1.0)?;
+    f.norms.bare = true;
+    f.embedding.scale = r.factor("embedding_scale", 1.0)?;
     let times = |key: &str| r.int(&format!("hrm.{key}"), None, 1, 1024);
     let cycles = Cycles { layers: times("layers_per_stack")?, high: times("h_cycles")?, low: times("l_cycles")? };
     if cycles.steps() != f.c.n_layer {

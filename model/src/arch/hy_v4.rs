@@ -12,10 +12,10 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     let latent = f.read_mla(&r)?;
-    f.attention_scale = None;
+    f.attention.scale = None;
     f.mix(|_| true, LatentAttention(latent));
     if r.int("attention.indexer.top_k", Some(0), 0, 1 << 20)? > 0 {
-        let indexer = Indexer::read(&r, Keys::Each, (latent.rope, f.style), f.c.eps)?;
+        let indexer = Indexer::read(&r, Keys::Each, (latent.rope, f.rotation.style), f.c.eps)?;
         const KEY: &str = "attention.indexer.types";
         let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![false; f.c.n_layer] };
         f.index_layers(&r, &own, Indexer { last: true, ..indexer }, |_| true)?;

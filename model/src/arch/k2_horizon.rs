@@ -14,15 +14,15 @@ use values::ValueExperts;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.norm_groups = r.int("attention.group_norm_groups", Some(1), 0, f.c.n_embd as u64)?.max(1);
-    if !f.c.n_embd.is_multiple_of(f.norm_groups) {
+    f.norms.groups = r.int("attention.group_norm_groups", Some(1), 0, f.c.n_embd as u64)?.max(1);
+    if !f.c.n_embd.is_multiple_of(f.norms.groups) {
         let what = format!("a divisor of embedding_length {}", f.c.n_embd);
-        return Err(r.bad("attention.group_norm_groups", &what, f.norm_groups));
+        return Err(r.bad("attention.group_norm_groups", &what, f.norms.groups));
     }
-    f.qk_norm_by_head = true;
+    f.attention.qk_norm.by_head = true;
     // log2(1 + 2^x) is softplus of x * ln 2, divided by ln 2.
-    (f.gate_act, f.gate_scale) = (Act::Softplus, std::f32::consts::LN_2);
-    f.tables.iter_mut().for_each(|table| table.factors = false);
+    (f.attention.gate_act, f.attention.gate_scale) = (Act::Softplus, std::f32::consts::LN_2);
+    f.rotation.tables.iter_mut().for_each(|table| table.factors = false);
     if f.c.n_expert > 0 {
         f.dense_first(&r)?;
         f.route_by_keys(&r, Gating::Sigmoid)?;

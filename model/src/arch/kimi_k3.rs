@@ -14,7 +14,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.no_rope();
     let latent = f.read_mla(&r)?;
-    f.attention_scale = None;
+    f.attention.scale = None;
     let delta = KimiDelta::read(&f, &r)?.bounded(&r)?;
     f.mix(|layer| layer.kv_heads == 0, delta);
     f.mix(|layer| layer.kv_heads > 0, LatentAttention(latent));

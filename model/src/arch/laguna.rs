@@ -9,7 +9,7 @@ use pumex_plan::{Act, Gating, Mask, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.gate_act = Act::Softplus;
+    f.attention.gate_act = Act::Softplus;
     if f.c.window > 0 {
         let base = r.sliding_base(f.c.rope_base)?;
         let sliding = r.sliding(f.c.n_layer, 4, true)?;

@@ -12,7 +12,7 @@ use short_conv::ShortConv;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.output_norm = Some("token_embd_norm");
+    f.norms.last = Some("token_embd_norm");
     f.mix(|layer| layer.kv_heads == 0, ShortConv(r.int("shortconv.l_cache", None, 2, 64)?));
     let window = f.c.window;
     for layer in &mut f.layers {

@@ -2,7 +2,7 @@
 //! grow with the position. Experts weigh what they get, not what they give.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{Family, QkPlace, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Mask, Plan, Temperature};
 
@@ -20,7 +20,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         f.slide(&sliding, Mask::Chunk(CHUNK), SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?));
     }
     let temperature = Temperature { scale: 0.1, floor: 8192, offset: 1.0 };
-    f.qk_norm_plain = f.c.n_expert != 128;
+    if f.c.n_expert != 128 {
+        f.attention.qk_norm.place = QkPlace::AfterWithoutWeights;
+    }
     for (i, layer) in f.layers.iter_mut().enumerate() {
         layer.ffn.experts = step > 0 && (i + 1) % step == 0;
         if chunked && (i + 1) % 4 == 0 {

@@ -11,8 +11,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     let latent = f.read_mla(&r)?;
     f.mix(|_| true, LatentAttention(latent));
-    f.embedding_scale = 12.0;
-    f.residual_scale = 1.4 / (f.c.n_layer as f32).sqrt();
-    f.logit_scale = 256.0 / f.c.n_embd as f32;
+    f.embedding.scale = 12.0;
+    f.residual.scale = 1.4 / (f.c.n_layer as f32).sqrt();
+    f.output.scale = 256.0 / f.c.n_embd as f32;
     f.plan(gguf)
 }

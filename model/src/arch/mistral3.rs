@@ -16,6 +16,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let temperature = Some(Temperature { scale, floor: floor as u32, offset: 0.0 });
         f.layers.iter_mut().for_each(|layer| layer.temperature = temperature);
     }
-    f.attention_scale = r.has("attention.scale").then_some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
+    f.attention.scale = r.has("attention.scale").then_some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
     f.plan(gguf)
 }

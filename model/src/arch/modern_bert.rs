@@ -1,7 +1,7 @@
 //! ModernBERT: norms before each block, GeGLU; two of three layers see half a window to either side and rotate by a base of their own.
 
 use crate::config::Reader;
-use crate::decoder::Family;
+use crate::decoder::{Family, OutputRows};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
@@ -9,7 +9,7 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?.layer_norm();
-    f.embeds = true;
+    f.output.rows = OutputRows::Embeddings;
     f.see_all();
     let act = match r.word("hidden_activation")?.unwrap_or("gelu") {
         "silu" | "swish" | "swiglu" => Act::Silu,

@@ -12,7 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?.no_rope();
     let mamba = Rc::new(Mamba2(Recurrent::read(&r)?));
     f.activate(Act::ReluSquared);
-    f.ffn_norm = "attn_norm";
+    f.norms.ffn = "attn_norm";
     let moe = f.c.n_expert > 0;
     for layer in &mut f.layers {
         layer.ffn.experts = moe && layer.ffn.width > 0;

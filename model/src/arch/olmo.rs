@@ -9,6 +9,6 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.layer_norm();
-    f.clamp_kqv = Some(r.factor("attention.clamp_kqv", 0.0)?).filter(|c| *c > 0.0);
+    f.attention.clamp = Some(r.factor("attention.clamp_kqv", 0.0)?).filter(|c| *c > 0.0);
     f.plan(gguf)
 }

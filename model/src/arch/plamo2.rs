@@ -3,7 +3,7 @@
 mod mamba;
 
 use crate::config::Reader;
-use crate::decoder::{Family, Recurrent};
+use crate::decoder::{Family, Norms, Recurrent};
 use mamba::PlamoMamba;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
@@ -12,8 +12,8 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.post_norms = true;
-    f.attention_scale = Some(1.0 / (f.c.v_dim as f32).sqrt());
+    f.norms.after = Some(Norms::AFTER);
+    f.attention.scale = Some(1.0 / (f.c.v_dim as f32).sqrt());
     let sizes = Recurrent { groups: 1, ..Recurrent::read(&r)? };
     f.mix(|layer| layer.kv_heads == 0, PlamoMamba(sizes));
     f.plan(gguf)

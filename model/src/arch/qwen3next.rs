@@ -28,8 +28,8 @@ pub fn delta_net(r: &Reader<'_>) -> Result<DeltaNet> {
 /// # Errors
 /// `bad_hparam`.
 pub fn delta_layers(f: &mut Family, r: &Reader<'_>, net: DeltaNet) -> Result<Vec<bool>> {
-    f.ffn_norm = "post_attention_norm";
-    f.q_gated = true;
+    f.norms.ffn = "post_attention_norm";
+    f.attention.q_gated = true;
     let every = r.int("full_attention_interval", Some(4), 1, 1024)?;
     let usual = || (0..f.c.n_layer).map(|i| (i + 1) % every != 0).collect();
     let recurrent: Vec<bool> = r.is_flags("attention.recurrent_layers", f.c.n_layer)?.unwrap_or_else(usual);

@@ -28,8 +28,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let what = format!("time_step_rank times state_size, {}", s.heads * s.state);
         return Err(r.bad("ssm.inner_size", &what, s.inner));
     }
-    f.pre_norms = false;
-    f.output_norm = None; // every block's streams have one of their own
+    f.norms.before = false;
+    f.norms.last = None; // every block's streams have one of their own
     f.stack = Rc::new(GatedStreams {
         count: r.int("hyper_connection.count", None, 2, 64)?,
         rank: r.int("hyper_connection.low_rank", None, 1, 1 << 16)?,
@@ -37,8 +37,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.experts_share_width(&r)?;
     let every = r.by_layer("attention.compress_ratios", f.c.n_layer, Some(&vec![0; f.c.n_layer]), 1 << 16)?;
     if every.iter().any(|rows| *rows > 0) {
-        let rope = f.tables[0].dims;
-        let indexer = Indexer::read(&r, Keys::Mean, (rope, f.style), f.c.eps)?;
+        let rope = f.rotation.tables[0].dims;
+        let indexer = Indexer::read(&r, Keys::Mean, (rope, f.rotation.style), f.c.eps)?;
         for (i, (layer, every)) in f.layers.iter_mut().zip(&every).enumerate() {
             if *every > 0 && !recurrent[i] && !layer.mix.is_empty() {
                 layer.index = Index::Own(Indexer { every: *every, ..indexer });

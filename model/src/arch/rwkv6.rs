@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = rwkv(gguf, Rc::new(Rwkv6))?.layer_norm();
-    f.ffn_norm = "attn_norm_2";
+    f.norms.ffn = "attn_norm_2";
     let every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
     for (i, layer) in f.layers.iter_mut().enumerate() {
         layer.out_scale = if every > 0 && (i + 1).is_multiple_of(every) { 0.5 } else { 1.0 };

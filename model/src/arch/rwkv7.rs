@@ -9,6 +9,6 @@ use std::rc::Rc;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = rwkv6::rwkv(gguf, Rc::new(Rwkv7))?.layer_norm();
-    f.ffn_norm = "attn_norm_2";
+    f.norms.ffn = "attn_norm_2";
     f.plan(gguf)
 }

@@ -13,7 +13,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     if !whole.is_multiple_of(4) {
         return Err(r.bad("rope.dimension_count", "a multiple of 4, of which full layers rotate half", whole));
     }
-    f.tables[0].dims = whole / 2;
+    f.rotation.tables[0].dims = whole / 2;
     let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
     f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));

@@ -1,7 +1,7 @@
 //! Talkie: norms without weights, of the embedding too, which each layer adds again; a factor for each head of queries.
 
 use crate::config::Reader;
-use crate::decoder::{Decoder, Family, Forward, Stack};
+use crate::decoder::{Decoder, Family, Forward, QkPlace, Stack};
 use crate::weights::Weights;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Builder, Plan, Val};
@@ -11,8 +11,9 @@ use std::rc::Rc;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    (f.bare_norms, f.embedding_norm, f.qk_norm_plain) = (true, true, true);
-    f.logit_scale = r.factor("logit_scale", 1.0)?;
+    (f.norms.bare, f.embedding.normed) = (true, true);
+    f.attention.qk_norm.place = QkPlace::AfterWithoutWeights;
+    f.output.scale = r.factor("logit_scale", 1.0)?;
     f.stack = Rc::new(EmbeddingAgain);
     f.plan(gguf)
 }

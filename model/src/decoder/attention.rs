@@ -9,6 +9,69 @@ use pumex_plan::{
 };
 use std::fmt::Debug;
 
+/// What attention of all layers has.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOptions {
+    /// Factor of scores; none takes the root of the head's width.
+    pub scale: Option<f32>,
+    /// Scores become `cap * tanh(x / cap)`.
+    pub cap: Option<f32>,
+    /// Largest bias of ALiBi.
+    pub alibi: Option<f32>,
+    /// Limit of q, k and v.
+    pub clamp: Option<f32>,
+    /// Norms of q and k.
+    pub qk_norm: QkNorm,
+    /// Whether values are normed, without weights.
+    pub v_norm: bool,
+    /// Whether queries come with a gate of what heads give, side by side.
+    pub q_gated: bool,
+    /// What becomes of the gate of what heads give, where that has a product of its own.
+    pub gate_act: Act,
+    /// What that gate is multiplied with before, and divided by afterwards.
+    pub gate_scale: f32,
+    /// Factor of the product after attention.
+    pub out_scale: f32,
+}
+
+impl AttentionOptions {
+    /// Llama's.
+    pub const USUAL: AttentionOptions = AttentionOptions {
+        scale: None,
+        cap: None,
+        alibi: None,
+        clamp: None,
+        qk_norm: QkNorm { kind: None, by_head: false, place: QkPlace::Before },
+        v_norm: false,
+        q_gated: false,
+        gate_act: Act::Sigmoid,
+        gate_scale: 1.0,
+        out_scale: 1.0,
+    };
+}
+
+/// Norms of q and k, which are there if the file has their weights.
+#[derive(Clone, Copy, Debug)]
+pub struct QkNorm {
+    /// Their kind and epsilon, where these are not those of rows.
+    pub kind: Option<(NormKind, f32)>,
+    /// Whether heads have norms of their own, which the file has one after the other.
+    pub by_head: bool,
+    /// Where they stand.
+    pub place: QkPlace,
+}
+
+/// Where norms of q and k stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkPlace {
+    /// Before their rotation.
+    Before,
+    /// After their rotation.
+    After,
+    /// After their rotation and without weights, where they rotate.
+    AfterWithoutWeights,
+}
+
 /// What gives values in place of a product.
 pub trait Values: Debug {
     /// Declares the weights of layer `i`.
@@ -101,8 +164,8 @@ impl HeadNorm {
 
     /// Whether rotation can take it along.
     fn folds(&self, f: &Family) -> bool {
-        let kind = f.qk_norm.map_or(f.norm, |(kind, _)| kind);
-        self.shared && self.norm.bias.is_none() && kind == NormKind::Rms && !f.qk_norm_after
+        let kind = f.attention.qk_norm.kind.map_or(f.norms.kind, |(kind, _)| kind);
+        self.shared && self.norm.bias.is_none() && kind == NormKind::Rms && f.attention.qk_norm.place != QkPlace::After
     }
 }
 
@@ -111,7 +174,8 @@ impl AttentionWeights {
     fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> AttentionWeights {
         let (l, dim) = (&f.layers[i], f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
-        let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let rows =
+            [l.heads * l.k_dim * (1 + usize::from(f.attention.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut biases = [None; 3];
         let weight = |part: &str| format!("{}.weight", name(part));
         let values = l.values.as_ref().map(|values| values.declare(w, f, i));
@@ -127,7 +191,7 @@ impl AttentionWeights {
             let parts = match l.kv_of {
                 Some(_) => &["q"][..],
                 None if values.is_some() => &["q", "k"],
-                None if !w.has(&weight("v")) && f.v_norm => &["q", "k"],
+                None if !w.has(&weight("v")) && f.attention.v_norm => &["q", "k"],
                 None => &["q", "k", "v"],
             };
             if l.kv_of.is_some() {
@@ -144,12 +208,12 @@ impl AttentionWeights {
             values,
             qkv,
             biases,
-            q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim, f.qk_norm_by_head),
+            q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim, f.attention.qk_norm.by_head),
             q_gain: (w.dims(&format!("{}.weight", name("q_norm"))).first() == Some(&1))
                 .then(|| w.table(&format!("{}.weight", name("q_norm")), &[1, l.heads])),
             k_norm: match l.kv_of {
                 Some(_) => None,
-                None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim, f.qk_norm_by_head),
+                None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim, f.attention.qk_norm.by_head),
             },
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
@@ -157,7 +221,7 @@ impl AttentionWeights {
             index: Indexed::declare(w, f, i, dim),
             output: {
                 let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
-                MatPart { scale: output.scale * f.attention_out_scale, ..output }
+                MatPart { scale: output.scale * f.attention.out_scale, ..output }
             },
         }
     }
@@ -173,7 +237,7 @@ impl AttentionWeights {
             }
             at += width;
         }
-        if let Some(limit) = f.clamp_kqv {
+        if let Some(limit) = f.attention.clamp {
             let all = p.all(qkv);
             let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
             p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
@@ -183,22 +247,27 @@ impl AttentionWeights {
     fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
         let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
         let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
-        let (kind, eps) = f.qk_norm.unwrap_or((f.norm, f.c.eps));
+        let (kind, eps) = f.attention.qk_norm.kind.unwrap_or((f.norms.kind, f.c.eps));
         p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
     }
 
     fn gated(&self, p: &mut Builder, f: &Family, l: &LayerSpec, h: Val, out: Val) -> Val {
         if let Some(gate) = self.gate {
-            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.gate_scale, ..gate }]);
+            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.attention.gate_scale, ..gate }]);
             let all = Cols { val: out, at: 0, stride: l.v_dim };
             let by = match p.width_of(gate) == l.heads {
                 true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
                 false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
             };
-            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0 / f.gate_scale), (Join::Mul, Arg::Cols(all)));
+            p.map_into(
+                all,
+                (l.heads, l.v_dim),
+                (f.attention.gate_act, by, 1.0 / f.attention.gate_scale),
+                (Join::Mul, Arg::Cols(all)),
+            );
         }
         match self.sub_norm {
-            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norms.kind, out, weight, bias, f.c.eps),
             None => out,
         }
     }
@@ -218,12 +287,12 @@ impl Mixer for AttentionWeights {
         let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
         spec.v_dim = l.v_dim;
         spec.mask = l.mask;
-        spec.soft_cap = f.attention_cap;
+        spec.soft_cap = f.attention.cap;
         spec.sinks = self.sinks;
-        spec.alibi = f.alibi;
+        spec.alibi = f.attention.alibi;
         spec.chosen = l.index.choose(*list);
         let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
-        let qkv = match f.q_gated {
+        let qkv = match f.attention.q_gated {
             true => ungated(p, &spec, product),
             false if p.width_of(product) < spec.qkv_width() => {
                 let (all, wide) = (p.parts("qkv", spec.qkv_width()), p.width_of(product));
@@ -240,24 +309,28 @@ impl Mixer for AttentionWeights {
             let v = Cols { val: qkv, at: spec.v_at(), stride: l.kv_heads * l.v_dim };
             values.run(p, f, h, v);
         }
-        if f.v_norm && l.kv_of.is_none() {
+        if f.attention.v_norm && l.kv_of.is_none() {
             let v = Cols { val: qkv, at: spec.v_at(), stride: l.v_dim };
             let bare = HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true };
             self.normed(p, f, Some(bare), v, l.kv_heads, l.v_dim);
         }
         self.finish_products(p, f, l, qkv);
 
-        let table = l.rope.map(|t| f.tables[t]);
+        let table = l.rope.map(|t| f.rotation.tables[t]);
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
         let whole = table.is_some_and(|t| t.dims == l.k_dim);
-        let temperature = l.temperature;
+        let (temperature, place) = (l.temperature, f.attention.qk_norm.place);
         let folds = [self.q_norm, self.k_norm].iter().flatten().all(|n| n.folds(f));
         let plain = folds && temperature.is_none() && (magnitude == 1.0 || whole);
         let root = 1.0 / (l.k_dim as f32).sqrt();
-        let mut scale = f.attention_scale.unwrap_or(root);
-        let rope =
-            Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
-        if plain && !f.qk_norm_plain && l.kv_of.is_none() {
+        let mut scale = f.attention.scale.unwrap_or(root);
+        let rope = Rope {
+            style: f.rotation.style,
+            dims: table.map_or(0, |t| t.dims),
+            table: l.rope.unwrap_or(0),
+            norm_eps: f.c.eps,
+        };
+        if plain && place != QkPlace::AfterWithoutWeights && l.kv_of.is_none() {
             scale *= magnitude * magnitude;
             let norm = |n: Option<HeadNorm>| n.and_then(|n| n.norm.weight);
             p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: norm(self.q_norm), k_norm: norm(self.k_norm) });
@@ -279,7 +352,7 @@ impl Mixer for AttentionWeights {
                 self.normed(p, f, self.q_norm, q, l.heads, l.k_dim);
                 self.normed(p, f, self.k_norm, k, l.kv_heads, l.k_dim);
             };
-            if !f.qk_norm_after {
+            if place != QkPlace::After {
                 norms(p);
             }
             if rope.dims > 0 || temperature.is_some() {
@@ -288,10 +361,10 @@ impl Mixer for AttentionWeights {
             if rope.dims > 0 && l.kv_of.is_none() {
                 p.general(General::Rotate(Rotate { x: k, groups: l.kv_heads, temperature: None, ..turned }));
             }
-            if f.qk_norm_after {
+            if place == QkPlace::After {
                 norms(p);
             }
-            if f.qk_norm_plain && rope.dims > 0 {
+            if place == QkPlace::AfterWithoutWeights && rope.dims > 0 {
                 let bare = Some(HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true });
                 self.normed(p, f, bare, q, l.heads, l.k_dim);
                 self.normed(p, f, bare, k, l.kv_heads, l.k_dim);
@@ -305,7 +378,7 @@ impl Mixer for AttentionWeights {
             }
         }
         let out = p.attend(qkv, spec, scale); // [n, heads * v_dim]
-        if f.q_gated {
+        if f.attention.q_gated {
             let all = Cols { val: out, at: 0, stride: l.v_dim };
             let by = Arg::Cols(Cols { val: product, at: l.k_dim, stride: 2 * l.k_dim });
             p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));

@@ -1,8 +1,28 @@
 //! The weights of a layer.
 
-use super::{ffn, per_layer, Family, LayerNorm, Mixer, Parallel, Rows};
+use super::{ffn, per_layer, Family, LayerNorm, Mixer, Rows};
 use crate::weights::Weights;
 use pumex_plan::{Builder, MatPart, NormKind, Val};
+
+/// Where a layer's feed-forward block takes its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallel {
+    /// After attention, through a norm of its own.
+    No,
+    /// Beside attention, from the same normed rows.
+    Shared,
+    /// Beside attention, through a norm of its own.
+    Own,
+}
+
+/// How blocks go with the residual stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Residual {
+    /// Where the feed-forward block takes its input.
+    pub parallel: Parallel,
+    /// Factor of what blocks add.
+    pub scale: f32,
+}
 
 /// Weights of a layer.
 pub struct Block {
@@ -42,10 +62,10 @@ impl Block {
             let bare = LayerNorm::BARE;
             match wanted {
                 false => None,
-                true if f.bare_norms => Some(bare),
+                true if f.norms.bare => Some(bare),
                 // Of embeddings that are normed, the first layer takes them as they are.
-                true if f.embeds && i == 0 && !w.has(&format!("{name}.weight")) => None,
-                true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
+                true if f.embeds() && i == 0 && !w.has(&format!("{name}.weight")) => None,
+                true if f.norms.kind == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
                 // Some converters leave the suffix out.
                 true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
                 true => Some(LayerNorm { weight: Some(w.vector(&format!("{name}.weight"), dim)), ..bare })
@@ -61,22 +81,23 @@ impl Block {
         let (attends, feeds) = (!layer.mix.is_empty(), layer.ffn.experts || layer.ffn.width > 0);
         let own_norm_2 = layer.mix.iter().any(|mix| mix.has_norm_2());
         // Where no others are, they must be there.
-        let post = |w: &mut Weights<'_>, name: &str| match f.pre_norms {
-            true => opt(w, name, f.post_norms),
-            false => norm(w, name, f.post_norms),
+        let after = |w: &mut Weights<'_>, which: usize| match (f.norms.after, f.norms.before) {
+            (None, _) => None,
+            (Some(names), true) => opt(w, names[which], true),
+            (Some(names), false) => norm(w, names[which], true),
         };
-        let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
+        let own_norm = feeds && f.norms.before && f.residual.parallel != Parallel::Shared;
         Block {
-            attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
-            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2" && !own_norm_2),
+            attn_norm: norm(w, "attn_norm", f.norms.before && (attends || f.residual.parallel != Parallel::No)),
+            attn_norm_2: opt(w, "attn_norm_2", f.norms.before && f.norms.ffn != "attn_norm_2" && !own_norm_2),
             mixers: layer.mix.iter().map(|mix| mix.declare(w, f, i)).collect(),
-            attn_post_norm: post(w, f.post_norm_names[0]),
-            attn_end_norm: opt(w, "attn_output_norm", f.embeds),
-            attn_end_norm_2: opt(w, "attn_norm_2", f.embeds && !f.pre_norms),
-            ffn_norm: norm(w, f.ffn_norm, own_norm),
+            attn_post_norm: after(w, 0),
+            attn_end_norm: opt(w, "attn_output_norm", f.embeds()),
+            attn_end_norm_2: opt(w, "attn_norm_2", f.embeds() && !f.norms.before),
+            ffn_norm: norm(w, f.norms.ffn, own_norm),
             ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
-            ffn_post_norm: post(w, f.post_norm_names[1]),
-            output_norm: opt(w, "layer_output_norm", f.embeds),
+            ffn_post_norm: after(w, 1),
+            output_norm: opt(w, "layer_output_norm", f.embeds()),
             last: i + 1 == f.c.n_layer,
             after: per_layer::After::declare(w, f, i),
         }

@@ -1,6 +1,6 @@
 //! A feed-forward block that all rows take, gated or not.
 
-use super::{Family, FeedForward, LayerNorm, Limit, Limited};
+use super::{Family, LayerNorm, Limit};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Gate, Join, MatPart, Val, Weight};
 
@@ -44,9 +44,14 @@ impl Dense {
         }
     }
 
-    /// With what a layer's block says of its gates.
-    pub fn gated_as(self, ffn: &FeedForward) -> Dense {
-        Dense { limit: ffn.limits[Limited::Dense as usize], sparse: ffn.sparse, ..self }
+    /// Limits gates.
+    pub fn limit_by(self, limit: Option<Limit>) -> Dense {
+        Dense { limit, ..self }
+    }
+
+    /// Cuts gates off that are less than so many deviations above their mean.
+    pub fn cut_below(self, sparse: Option<f32>) -> Dense {
+        Dense { sparse, ..self }
     }
 
     /// How gate and up meet, if one op multiplies with both.
@@ -90,7 +95,7 @@ impl Dense {
             }
         };
         match self.sub_norm {
-            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, hidden, weight, bias, f.c.eps),
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norms.kind, hidden, weight, bias, f.c.eps),
             None => hidden,
         }
     }

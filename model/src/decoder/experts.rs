@@ -1,13 +1,71 @@
 //! Experts: how rows reach them, and what they do.
 
 use super::dense::{limit, raise};
-use super::{Family, LayerNorm, Limit, Limited, Moe};
+use super::{Family, LayerNorm, Limit, Limited};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Join, MatPart,
-    TopK, Val, Weight, LEAST_SUM,
+    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Groups, Join,
+    MatPart, TopK, Val, Weight, LEAST_SUM,
 };
 use std::fmt::Debug;
+use std::rc::Rc;
+
+/// A block that all rows take beside the experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BesideExperts {
+    /// That of the shared experts, `ffn_*_shexp`, if the file has one.
+    Shared,
+    /// The layer's dense block, if the file has one.
+    Dense,
+    /// The layer's dense block, where it and the experts have norms of their own.
+    DenseNormed,
+}
+
+/// How rows reach experts, and what those do.
+#[derive(Clone, Debug)]
+pub struct Moe {
+    /// What logits become.
+    pub gating: Gating,
+    /// Whether weights are made to sum up to 1.
+    pub normalized: bool,
+    /// Of the weights.
+    pub scale: f32,
+    /// Groups of experts.
+    pub groups: Option<Groups>,
+    /// Of the gate.
+    pub act: Act,
+    /// Whether rows are weighted before the experts instead of after them.
+    pub weighs_input: bool,
+    /// Whether the router looks at the layer's input, before any norm.
+    pub by_residual: bool,
+    /// What the sum of experts and of the block beside them is multiplied with, if that is not one.
+    pub average: Option<f32>,
+    /// The block that all rows take beside the experts.
+    pub beside: BesideExperts,
+    /// Small experts after the usual ones.
+    pub small: Option<Rc<dyn SmallExperts>>,
+    /// Columns of what experts work on, between products down and up; 0 if that is the normed rows.
+    pub latent: usize,
+}
+
+impl Moe {
+    /// Experts with gates of SiLU, whose weights a softmax gives, which are made to sum up to 1 and multiplied with `scale`.
+    pub fn scaled(scale: f32) -> Moe {
+        Moe {
+            gating: Gating::Softmax,
+            normalized: true,
+            scale,
+            groups: None,
+            act: Act::Silu,
+            weighs_input: false,
+            by_residual: false,
+            average: None,
+            beside: BesideExperts::Shared,
+            small: None,
+            latent: 0,
+        }
+    }
+}
 
 /// Small experts after the usual ones.
 pub trait SmallExperts: Debug {

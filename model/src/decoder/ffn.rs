@@ -4,9 +4,26 @@ use super::beside::Beside;
 use super::dense::{early, late, Dense};
 use super::experts::Experts;
 use super::rwkv::ChannelMix;
-use super::{BesideExperts, Family, LayerNorm};
+use super::{BesideExperts, Family, LayerNorm, Limit, Limited};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Join, MatPart, Val};
+
+/// A layer's feed-forward block.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    /// Columns between its products; 0 if there is none.
+    pub width: usize,
+    /// Whether it is one of experts.
+    pub experts: bool,
+    /// Activation of the gate, or of the product with `ffn_up` where there is no gate; experts have one of their own.
+    pub act: Act,
+    /// Limits of gates, by [`Limited`].
+    pub limits: [Option<Limit>; 2],
+    /// Gates that are less than so many deviations above their mean are cut off.
+    pub sparse: Option<f32>,
+    /// Whether a row's experts follow from its id.
+    pub by_id: bool,
+}
 
 /// Weights of a feed-forward block.
 pub enum Ffn {
@@ -34,8 +51,11 @@ impl Ffn {
         if w.has_rather(&format!("blk.{i}.channel_mix_key.weight"), &format!("blk.{i}.ffn_up.weight")) {
             return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
         }
+        let limit = layer.ffn.limits[Limited::Dense as usize];
         if !layer.ffn.experts {
-            return Ffn::Dense(Dense::declare(w, (i, ""), dim, layer.ffn.width).gated_as(&layer.ffn));
+            return Ffn::Dense(
+                Dense::declare(w, (i, ""), dim, layer.ffn.width).limit_by(limit).cut_below(layer.ffn.sparse),
+            );
         }
         if f.moe.beside == BesideExperts::DenseNormed {
             return Ffn::Beside(Box::new(Beside::declare(w, f, i)));
@@ -51,7 +71,7 @@ impl Ffn {
         };
         let rows = rows.get(1).copied();
         let shared = rows.map(|ffn| Shared {
-            block: Dense::declare(w, (i, suffix), dim, ffn).gated_as(&layer.ffn),
+            block: Dense::declare(w, (i, suffix), dim, ffn).limit_by(limit),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {
                 weight,
                 bias: None,
@@ -95,9 +115,9 @@ impl Ffn {
             Ffn::Beside(both) => return both.run(p, f, (i, h, by), norm, x),
         };
         // What is added to the residual stream itself is scaled where it is made.
-        let scales = f.residual_scale == 1.0 || !f.moe.weighs_input;
+        let scales = f.residual.scale == 1.0 || !f.moe.weighs_input;
         let direct = norm.is_none() && f.moe.average.is_none() && scales;
-        let (out, times) = if direct { (x, f.residual_scale) } else { (p.zeros(p.width_of(x)), 1.0) };
+        let (out, times) = if direct { (x, f.residual.scale) } else { (p.zeros(p.width_of(x)), 1.0) };
         // What reads the normed rows comes before anything is added to what they were made of.
         let beside = shared.as_ref().map(|Shared { block, gate }| {
             let hidden = block.hidden(p, f, h, act);

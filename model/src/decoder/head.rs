@@ -1,8 +1,43 @@
 //! What stands before and after the layers: the embedding, the last norm, the product that gives logits.
 
-use super::{Family, Forward, LayerNorm};
+use super::{Family, Forward, LayerNorm, PerLayer, Vectors};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, General, Join, MatPart, NormKind, Val, Weight};
+
+/// What becomes of ids before the layers.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    /// Factor of embedded rows.
+    pub scale: f32,
+    /// Whether they are normed, without weights.
+    pub normed: bool,
+    /// What rows that are vectors give and see.
+    pub vectors: Vectors,
+    /// Embeddings that layers add.
+    pub per_layer: Option<PerLayer>,
+}
+
+/// What comes out behind the layers.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// What a row becomes.
+    pub rows: OutputRows,
+    /// Factor of logits.
+    pub scale: f32,
+    /// Logits become `cap * tanh(x / cap)`.
+    pub cap: Option<f32>,
+}
+
+/// What an output row becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputRows {
+    /// Logits of the next id.
+    Logits,
+    /// Embeddings: what the last norm gives.
+    Embeddings,
+    /// Embeddings of so many columns, by a product of their own.
+    Projected(usize),
+}
 
 /// Weights before and after the layers.
 pub struct Head {
@@ -21,25 +56,27 @@ impl Head {
     pub fn declare(w: &mut Weights<'_>, f: &Family) -> Head {
         let (dim, n_vocab) = (f.c.n_embd, w.vocab_rows());
         // Either may stand for both.
-        let projects = f.embeds_wide > 0;
-        if f.embeds && !projects {
+        let (projection, output) = match f.output.rows {
+            OutputRows::Logits => (None, w.opt_matrix("output.weight", n_vocab, dim)),
+            OutputRows::Embeddings => (None, None),
+            OutputRows::Projected(wide) => (Some(w.matrix("output.weight", wide, dim)), None),
+        };
+        if f.output.rows == OutputRows::Embeddings {
             w.ignore("output.weight");
         }
-        let projection = projects.then(|| w.matrix("output.weight", f.embeds_wide, dim));
-        let output = (!f.embeds).then(|| w.opt_matrix("output.weight", n_vocab, dim)).flatten();
         let embedding = match (w.has("token_embd.weight"), output) {
             (false, Some(output)) => output,
             _ => w.matrix("token_embd.weight", n_vocab, dim),
         };
         let output = output.unwrap_or(embedding);
-        let bias = if f.embeds { None } else { w.opt_vector("output.bias", n_vocab) };
+        let bias = if f.embeds() { None } else { w.opt_vector("output.bias", n_vocab) };
         w.ignore("output.input_scale"); // of quantized activations, which these are not
-        let scale = w.scale("output") * f.logit_scale;
+        let scale = w.scale("output") * f.output.scale;
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
-        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms;
-        let norm = match f.output_norm.filter(|_| normed) {
-            Some(name) if w.has(&format!("{name}.weight")) || f.norm == NormKind::Rms => {
+        let normed = (f.norms.before || !f.embeds()) && !f.norms.bare;
+        let norm = match f.norms.last.filter(|_| normed) {
+            Some(name) if w.has(&format!("{name}.weight")) || f.norms.kind == NormKind::Rms => {
                 let weight = Some(w.vector(&format!("{name}.weight"), dim));
                 LayerNorm { weight, bias: w.opt_vector(&format!("{name}.bias"), dim) }
             }
@@ -47,23 +84,23 @@ impl Head {
         };
         Head {
             embedding,
-            embedding_norm: (f.output_norm != Some("token_embd_norm"))
+            embedding_norm: (f.norms.last != Some("token_embd_norm"))
                 .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
                 .flatten()
-                .or(f.embedding_norm.then_some(LayerNorm::BARE)),
+                .or(f.embedding.normed.then_some(LayerNorm::BARE)),
             positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
             types: (!types.is_empty()).then(|| w.table("token_types.weight", &types)),
             norm,
-            output: projection.or((!f.embeds).then_some(output)).map(|weight| MatPart { weight, bias, scale }),
+            output: projection.or((!f.embeds()).then_some(output)).map(|weight| MatPart { weight, bias, scale }),
         }
     }
 
     /// Ids → rows `[n, dim]`.
     pub fn embed(&self, p: &mut Builder, f: &Family, by: &dyn Forward) -> Val {
         let x = by.embed(p, self.embedding);
-        f.vectors.take(p, x, true);
-        let x = p.scale(x, f.embedding_scale);
-        f.vectors.take(p, x, false);
+        f.embedding.vectors.take(p, x, true);
+        let x = p.scale(x, f.embedding.scale);
+        f.embedding.vectors.take(p, x, false);
         if let Some(weight) = self.positions {
             p.general(General::Positions { weight, out: x });
         }
@@ -82,11 +119,11 @@ impl Head {
     /// The output rows through the last norm, which is that of the last layer, `last`, if that has one: `[w, dim]`.
     pub fn embedding(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
         match last.unwrap_or(self.norm) {
-            norm if f.norm_groups > 1 => f.normed_apart(p, norm, f.c.eps, (x, true)),
-            LayerNorm { weight: Some(weight), bias: None } if f.norm == NormKind::Rms => {
+            norm if f.norms.groups > 1 => f.normed_apart(p, norm, f.c.eps, (x, true)),
+            LayerNorm { weight: Some(weight), bias: None } if f.norms.kind == NormKind::Rms => {
                 p.rms_norm_output(x, weight, f.c.eps)
             }
-            LayerNorm { weight, bias } => p.normalize_output(f.norm, x, weight, bias, f.c.eps),
+            LayerNorm { weight, bias } => p.normalize_output(f.norms.kind, x, weight, bias, f.c.eps),
         }
     }
 
@@ -106,7 +143,7 @@ impl Head {
     pub fn multiply(&self, p: &mut Builder, f: &Family, h: Val) -> Val {
         let Some(output) = self.output else { return h };
         let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
-        if let Some(cap) = f.logit_cap {
+        if let Some(cap) = f.output.cap {
             let all = p.all(logits);
             p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
         }

@@ -217,7 +217,7 @@ impl Indexed {
         let every = s.every;
         let table = l.rope.unwrap_or(0);
         let rope = Rope { style: s.style, dims: if l.rope.is_some() { s.rope } else { 0 }, table, norm_eps: s.eps };
-        let magnitude = l.rope.map_or(1.0, |table| f.tables[table].scaling.magnitude);
+        let magnitude = l.rope.map_or(1.0, |table| f.rotation.tables[table].scaling.magnitude);
         let turn = |p: &mut Builder, x: Val, groups: usize, every: usize| {
             let x = Cols { val: x, at: if s.last { s.dim - s.rope } else { 0 }, stride: s.dim };
             p.general(General::Rotate(Rotate {

@@ -151,13 +151,13 @@ impl Family {
         }
         let expanded = r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_kv_b.weight"));
         let expanded = expanded && !r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_k_b.weight"));
-        self.tables[0].dims = rope;
+        self.rotation.tables[0].dims = rope;
         // Scores grow with the context that YaRN reaches.
         let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;
         let s = self.c.scaling;
         if s.yarn.is_some() {
             let by = 1.0 + 0.1 * log * (1.0 / s.freq_scale).ln();
-            self.attention_scale = Some(by * by / (k_dim as f32).sqrt());
+            self.attention.scale = Some(by * by / (k_dim as f32).sqrt());
         }
         Ok(MlaSizes { rank, q_rank, rope, k_dim, v_dim, expanded })
     }

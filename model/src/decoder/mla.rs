@@ -145,7 +145,7 @@ impl Mla {
         let (weight, out) = (k_b, group(0));
         let x = Cols { val: q, at: 0, stride: s.k_dim };
         p.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out }));
-        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        let table = l.rope.map(|t| f.rotation.tables[t]).filter(|t| t.dims > 0);
         // What is rotated whole need not be copied first.
         let turns_all = table.is_some_and(|t| t.dims == s.rope);
         let q_turned = Cols { at: narrow, ..x };
@@ -174,8 +174,12 @@ impl Mla {
             None => p.copy_into(x, out, 1, s.rope),
             weight => p.general(General::Normalize(Normalize { x, len: s.rope, weight, bias: None, out, ..norm })),
         }
-        let rope =
-            Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
+        let rope = Rope {
+            style: f.rotation.style,
+            dims: table.map_or(0, |t| t.dims),
+            table: l.rope.unwrap_or(0),
+            norm_eps: f.c.eps,
+        };
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
         let turned = |x: Cols, from: Option<Cols>, groups: usize| Rotate {
             x,
@@ -203,7 +207,7 @@ impl Mla {
         spec.chosen = l.index.choose(*list);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
-        let scale = f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
+        let scale = f.attention.scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
         let out = p.attend(qkv, spec, scale); // [n, heads * rank]
         let wide = p.parts("attn_v", heads * s.v_dim);
         let x = Cols { val: out, at: 0, stride: s.rank };
@@ -252,9 +256,9 @@ impl Mla {
             p.copy_into(Cols { at: s.rank, stride: 0, ..x }, at(keys + narrow, s.k_dim), heads, s.rope);
         }
         p.copy_into(from(narrow), at(spec.v_at(), s.v_dim), heads, s.v_dim);
-        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        let table = l.rope.map(|t| f.rotation.tables[t]).filter(|t| t.dims > 0);
         let dims = table.map_or(0, |t| t.dims);
-        let rope = Rope { style: f.style, dims, table: l.rope.unwrap_or(0), norm_eps: eps };
+        let rope = Rope { style: f.rotation.style, dims, table: l.rope.unwrap_or(0), norm_eps: eps };
         if let Some(table) = table {
             let (x, magnitude) = (at(narrow, s.k_dim), table.scaling.magnitude);
             // Keys follow queries, head by head.
@@ -273,7 +277,7 @@ impl Mla {
         }
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
-        p.attend(qkv, spec, f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt()))
+        p.attend(qkv, spec, f.attention.scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt()))
     }
 }
 

@@ -36,9 +36,9 @@ impl SlidingRope {
 impl Family {
     /// The layers of `sliding` see what `mask` says, and rotate as `rope` does.
     pub fn slide(&mut self, sliding: &[bool], mask: Mask, rope: SlidingRope) {
-        let table = rope.table(self.tables[0]).map(|table| {
-            self.tables.push(table);
-            self.tables.len() - 1
+        let table = rope.table(self.rotation.tables[0]).map(|table| {
+            self.rotation.tables.push(table);
+            self.rotation.tables.len() - 1
         });
         for (layer, _) in self.layers.iter_mut().zip(sliding).filter(|(_, sliding)| **sliding) {
             layer.mask = mask;
@@ -89,7 +89,7 @@ impl Family {
 
     /// The table of sliding layers rotates `dims` columns, without the file's factors.
     pub fn sliding_table(&mut self, dims: usize) {
-        if let Some(table) = self.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
+        if let Some(table) = self.rotation.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
             (table.dims, table.factors) = (dims, false);
         }
     }

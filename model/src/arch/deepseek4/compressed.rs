@@ -160,7 +160,7 @@ impl Mixer for CompressedWeights {
     fn run(&self, p: &mut Builder, f: &Family, Rows { h, layer: l, state: layer, .. }: Rows<'_>) -> Val {
         let (b, dim, heads, eps) = (&self.blocks, l.k_dim, l.heads, f.c.eps);
         let table = l.rope.unwrap_or(0);
-        let (magnitude, rope) = (1.0, Rope { style: f.style, dims: b.rope, table, norm_eps: eps });
+        let (magnitude, rope) = (1.0, Rope { style: f.rotation.style, dims: b.rope, table, norm_eps: eps });
         let turned = |val: Val, groups: usize| {
             let x = Cols { val, at: dim - b.rope, stride: dim };
             Rotate { x, from: None, groups, rope, back: false, every: 1, magnitude, temperature: None, len: 0 }

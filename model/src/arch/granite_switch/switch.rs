@@ -107,7 +107,7 @@ impl Switched {
         let qkv = p.parts("signals", 3 * width);
         p.general(General::ById(ById { list: Switch::SIGNALS, len: 3 * width, out: qkv }));
         let spec = AttentionSpec::causal(f.c.n_layer, 1, 1, width);
-        let rope = Rope { style: f.style, dims: 0, table: 0, norm_eps: f.c.eps };
+        let rope = Rope { style: f.rotation.style, dims: 0, table: 0, norm_eps: f.c.eps };
         p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: None, k_norm: None });
         let number = Arg::PerGroup(Cols { val: p.attend(qkv, spec, 1.0), at: 0, stride: 1 });
         // The nearest choice is that whose distance has the least square.
@@ -117,7 +117,7 @@ impl Switched {
         p.map_into(all, shape, clamped, (Join::Add, Arg::Table(Switch::CHOICES)));
         p.map_into(all, shape, (Act::Same, Arg::Cols(all), -1.0), (Join::Mul, Arg::Cols(all)));
         let top_k = TopK { n_expert: n + 1, k: 1 };
-        let route = p.route(logits, top_k, f.residual_scale, [None; 3]);
+        let route = p.route(logits, top_k, f.residual.scale, [None; 3]);
         p.choose_by_row(ByRow { route, top_k, pairs: self.pairs.clone() });
     }
 }
