@@ -48,7 +48,7 @@ pub use vectors::Vectors;
 use crate::config::{Config, Reader};
 use crate::weights::Weights;
 use pumex_gguf::{Gguf, Result};
-use pumex_plan::{Act, Builder, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val};
+use pumex_plan::{Act, Builder, Mask, NormKind, Plan, RopeStyle, Temperature, Val};
 use std::rc::Rc;
 
 /// A layer's attention and feed-forward block.
@@ -231,75 +231,10 @@ impl Family {
         })
     }
 
-    /// A layer: `x + mix(norm(x))`, then `x + ffn(norm(x))`; `[n, dim]` → `[n, dim]`. `handed` is what a layer hands on to the next
-    /// ones, if one does.
-    pub fn layer(&self, p: &mut Builder, b: &Block, i: usize, (x, handed): (Val, &mut Option<Val>)) -> Val {
-        let h = self.normed(p, b.attn_norm, x);
-        // Beside attention, the feed-forward block must see what the residual stream was before.
-        let beside = match self.residual.parallel {
-            Parallel::No => None,
-            Parallel::Shared => Some(h),
-            Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
-        };
-        let ahead = b.ffn.as_ref().and_then(|f| f.ahead(p, self, x));
-        let before = b.attn_end_norm_2.map(|_| p.act(x, Act::Same, 1.0));
-        let h = b.attn_norm_2.map_or(h, |norm| self.normed(p, Some(norm), x));
-        let mut x = x;
-        for (out, product) in b.mix(p, self, i, (h, handed)) {
-            x = self.join(p, out, product, b.attn_post_norm, x);
-        }
-        x = self.normed(p, b.attn_end_norm, x);
-        if let Some(before) = before {
-            p.add(before, 1.0, x);
-            x = self.normed(p, b.attn_end_norm_2, x);
-        }
-        if let Some(ffn) = &b.ffn {
-            let h = beside.unwrap_or_else(|| self.normed(p, b.ffn_norm, x));
-            x = ffn.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
-        }
-        self.normed(p, b.output_norm.filter(|_| !b.last), x)
-    }
-
     /// Ends layer `i`, behind which rows that are vectors may have a part that is added to `x`.
     pub fn end_layer(&self, p: &mut Builder, i: usize, x: Val) {
         p.layer_ends(x);
         self.embedding.vectors.after(p, i, x);
-    }
-
-    /// What layers keep: of each, then of those that mix with two what the second keeps, or what the stack does, then what indexers
-    /// keep.
-    fn states(&self) -> Vec<LayerState> {
-        let of = |which: usize| {
-            let one = move |l: &LayerSpec| l.mix.get(which).map_or(LayerState::Nothing, |mix| mix.state(self, l));
-            self.layers.iter().map(one)
-        };
-        let of_stack = self.stack.states(self);
-        of(0).chain(of(1).filter(|_| self.mixes_twice())).chain(of_stack).chain(self.index_states()).collect()
-    }
-
-    /// States of layers and of the stack.
-    fn layer_states(&self) -> usize {
-        self.layers.len() * (1 + usize::from(self.mixes_twice())) + self.stack.states(self).len()
-    }
-
-    /// Whether a layer mixes rows by two kinds.
-    fn mixes_twice(&self) -> bool {
-        self.layers.iter().any(|l| l.mix.len() > 1)
-    }
-
-    /// Adds a product to the residual stream, by way of a norm if there is one.
-    pub fn join(&self, p: &mut Builder, h: Val, part: MatPart, norm: Option<LayerNorm>, x: Val) -> Val {
-        if norm.is_none() && (self.residual.scale == 1.0 || part.bias.is_none()) {
-            return p.matmul_add(h, MatPart { scale: part.scale * self.residual.scale, ..part }, x);
-        }
-        let out = p.matmul("out", h, vec![part]);
-        self.join_value(p, out, norm, x)
-    }
-
-    /// Adds a value to the residual stream, by way of a norm if there is one.
-    pub fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
-        let out = self.normed_by(p, norm, self.norms.after_eps.unwrap_or(self.c.eps), out);
-        p.add(out, self.residual.scale, x)
     }
 }
 
@@ -337,18 +272,31 @@ impl Decoder {
         let inputs = self.inputs.as_ref().map(|inputs| inputs.run(p, f, x)); // [n, layers * per_layer]
         let (mut x, mut handed) = (x, None);
         for (i, block) in self.blocks.iter().enumerate() {
-            x = f.layer(p, block, i, (x, &mut handed));
+            x = block.run(p, f, i, (x, &mut handed));
             x = block.after.run(p, f, i, inputs, x);
             f.end_layer(p, i, x);
         }
         x
     }
+}
 
-    /// The residual stream → logits or embeddings of the output rows.
-    pub fn finish(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        match f.embeds() {
-            true => self.head.embeddings(p, f, self.blocks.last().and_then(|b| b.output_norm), x),
-            false => self.head.logits(p, f, x),
-        }
+impl Block {
+    /// Layer `i`: `x + mix(norm(x))`, then `x + ffn(norm(x))`; `[n, dim]` → `[n, dim]`. `handed` is what a layer hands on to the next
+    /// ones, if one does.
+    pub fn run(&self, p: &mut Builder, f: &Family, i: usize, (x, handed): (Val, &mut Option<Val>)) -> Val {
+        let h = f.normed(p, self.attn_norm, x);
+        // Beside attention, the feed-forward block must see what the residual stream was before.
+        let beside = match f.residual.parallel {
+            Parallel::No => None,
+            Parallel::Shared => Some(h),
+            Parallel::Own => Some(f.normed(p, self.ffn_norm, x)),
+        };
+        let ahead = self.ffn.as_ref().and_then(|ffn| ffn.ahead(p, f, x));
+        let h = self.attn_norm_2.map_or(h, |norm| f.normed(p, Some(norm), x));
+        let mixed = self.mix(p, f, i, (h, handed));
+        let x = mixed.into_iter().fold(x, |x, (out, product)| f.join(p, out, product, self.attn_post_norm, x));
+        let Some(ffn) = &self.ffn else { return x };
+        let h = beside.unwrap_or_else(|| f.normed(p, self.ffn_norm, x));
+        ffn.run(p, f, (i, h, ahead), self.ffn_post_norm, x)
     }
 }

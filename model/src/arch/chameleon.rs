@@ -61,7 +61,7 @@ impl Forward for Textual {
     }
 
     fn finish(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
-        let logits = d.finish(p, f, x);
+        let logits = d.head.finish(p, f, x);
         let (from, to) = (PICTURES.start, PICTURES.end.min(p.width_of(logits)));
         if from < to {
             let (cols, none) = (Cols { val: logits, at: from, stride: to - from }, Arg::Number(f32::MIN));

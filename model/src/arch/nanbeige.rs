@@ -44,7 +44,7 @@ impl Forward for Loops {
             if self.normed && i > 0 && i % d.blocks.len() == 0 {
                 x = d.head.normed(p, f, x);
             }
-            x = f.layer(p, block, i, (x, &mut handed));
+            x = block.run(p, f, i, (x, &mut handed));
             x = block.after.run(p, f, i, None, x);
             f.end_layer(p, i, x);
         }

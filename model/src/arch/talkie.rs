@@ -33,7 +33,7 @@ impl Forward for EmbeddingAgain {
         let embedded = p.copy(x);
         let mut x = x;
         for (i, block) in d.blocks.iter().enumerate() {
-            x = f.layer(p, block, i, (x, &mut None));
+            x = block.run(p, f, i, (x, &mut None));
             x = p.add(embedded, block.after.scale, x);
             f.end_layer(p, i, x);
         }

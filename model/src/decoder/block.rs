@@ -34,9 +34,9 @@ pub struct Block {
     pub mixers: Vec<Box<dyn Mixer>>,
     /// Behind each mixer's product.
     pub attn_post_norm: Option<LayerNorm>,
-    /// Of the residual stream after attention.
+    /// A norm of the residual stream behind attention.
     pub attn_end_norm: Option<LayerNorm>,
-    /// Of that with what came into the layer added.
+    /// A norm of that with what came into the layer added.
     pub attn_end_norm_2: Option<LayerNorm>,
     /// Before the feed-forward block.
     pub ffn_norm: Option<LayerNorm>,
@@ -44,10 +44,8 @@ pub struct Block {
     pub ffn: Option<ffn::Ffn>,
     /// Behind the feed-forward block.
     pub ffn_post_norm: Option<LayerNorm>,
-    /// Behind the layer.
-    pub output_norm: Option<LayerNorm>,
-    /// Whether no layer follows: the output rows alone are normed then.
-    pub last: bool,
+    /// A norm of the residual stream behind the layer.
+    pub end_norm: Option<LayerNorm>,
     /// What follows the layer.
     pub after: per_layer::After,
 }
@@ -63,7 +61,7 @@ impl Block {
             match wanted {
                 false => None,
                 true if f.norms.bare => Some(bare),
-                // Of embeddings that are normed, the first layer takes them as they are.
+                // Embeddings that are normed are not normed once more by the first layer.
                 true if f.embeds() && i == 0 && !w.has(&format!("{name}.weight")) => None,
                 true if f.norms.kind == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
                 // Some converters leave the suffix out.
@@ -92,13 +90,12 @@ impl Block {
             attn_norm_2: opt(w, "attn_norm_2", f.norms.before && f.norms.ffn != "attn_norm_2" && !own_norm_2),
             mixers: layer.mix.iter().map(|mix| mix.declare(w, f, i)).collect(),
             attn_post_norm: after(w, 0),
-            attn_end_norm: opt(w, "attn_output_norm", f.embeds()),
-            attn_end_norm_2: opt(w, "attn_norm_2", f.embeds() && !f.norms.before),
+            attn_end_norm: opt(w, "attn_output_norm", f.norms.stream),
+            attn_end_norm_2: opt(w, "attn_norm_2", f.norms.stream),
             ffn_norm: norm(w, f.norms.ffn, own_norm),
             ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
             ffn_post_norm: after(w, 1),
-            output_norm: opt(w, "layer_output_norm", f.embeds()),
-            last: i + 1 == f.c.n_layer,
+            end_norm: opt(w, "layer_output_norm", f.norms.stream),
             after: per_layer::After::declare(w, f, i),
         }
     }
@@ -120,5 +117,22 @@ impl Block {
                 (mixer.run(p, f, rows), mixer.output())
             })
             .collect()
+    }
+}
+
+impl Family {
+    /// Adds a product to the residual stream, by way of a norm if there is one.
+    pub fn join(&self, p: &mut Builder, h: Val, part: MatPart, norm: Option<LayerNorm>, x: Val) -> Val {
+        if norm.is_none() && (self.residual.scale == 1.0 || part.bias.is_none()) {
+            return p.matmul_add(h, MatPart { scale: part.scale * self.residual.scale, ..part }, x);
+        }
+        let out = p.matmul("out", h, vec![part]);
+        self.join_value(p, out, norm, x)
+    }
+
+    /// Adds a value to the residual stream, by way of a norm if there is one.
+    pub fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
+        let out = self.normed_by(p, norm, self.norms.after_eps.unwrap_or(self.c.eps), out);
+        p.add(out, self.residual.scale, x)
     }
 }

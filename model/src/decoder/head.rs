@@ -74,8 +74,7 @@ impl Head {
         let scale = w.scale("output") * f.output.scale;
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
-        let normed = (f.norms.before || !f.embeds()) && !f.norms.bare;
-        let norm = match f.norms.last.filter(|_| normed) {
+        let norm = match f.norms.last.filter(|_| !f.norms.bare) {
             Some(name) if w.has(&format!("{name}.weight")) || f.norms.kind == NormKind::Rms => {
                 let weight = Some(w.vector(&format!("{name}.weight"), dim));
                 LayerNorm { weight, bias: w.opt_vector(&format!("{name}.bias"), dim) }
@@ -116,37 +115,20 @@ impl Head {
         f.normed(p, Some(self.norm), x)
     }
 
-    /// The output rows through the last norm, which is that of the last layer, `last`, if that has one: `[w, dim]`.
-    pub fn embedding(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
-        match last.unwrap_or(self.norm) {
-            norm if f.norms.groups > 1 => f.normed_apart(p, norm, f.c.eps, (x, true)),
-            LayerNorm { weight: Some(weight), bias: None } if f.norms.kind == NormKind::Rms => {
-                p.rms_norm_output(x, weight, f.c.eps)
-            }
-            LayerNorm { weight, bias } => p.normalize_output(f.norms.kind, x, weight, bias, f.c.eps),
-        }
-    }
-
-    /// Likewise, through the product of embeddings if there is one: `[w, dim]` or `[w, wide]`.
-    pub fn embeddings(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
-        let h = self.embedding(p, f, last, x); // [w, dim]
-        self.output.map_or(h, |output| p.matmul("embedding", h, vec![output]))
-    }
-
-    /// Rows → logits of the output rows, `[w, vocab]`.
-    pub fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        let h = self.embedding(p, f, None, x); // [w, dim]
+    /// The residual stream → logits or embeddings of the output rows, through the last norm.
+    pub fn finish(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        let h = f.norm_output(p, self.norm, x); // [w, dim]
         self.multiply(p, f, h)
     }
 
-    /// Output rows through the last norm → their logits.
+    /// Output rows behind the last norm, `[w, dim]` → their logits `[w, vocab]`, or embeddings `[w, columns]`.
     pub fn multiply(&self, p: &mut Builder, f: &Family, h: Val) -> Val {
         let Some(output) = self.output else { return h };
-        let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
+        let out = p.matmul(if f.embeds() { "embedding" } else { "logits" }, h, vec![output]);
         if let Some(cap) = f.output.cap {
-            let all = p.all(logits);
+            let all = p.all(out);
             p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
         }
-        logits
+        out
     }
 }

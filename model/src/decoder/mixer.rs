@@ -91,3 +91,26 @@ impl Recurrent {
         self.inner / self.heads.max(1)
     }
 }
+
+impl Family {
+    /// What layers keep: of each, then of those that mix with two what the second keeps, or what the stack does, then what indexers
+    /// keep.
+    pub(super) fn states(&self) -> Vec<LayerState> {
+        let of = |which: usize| {
+            let one = move |l: &LayerSpec| l.mix.get(which).map_or(LayerState::Nothing, |mix| mix.state(self, l));
+            self.layers.iter().map(one)
+        };
+        let of_stack = self.stack.states(self);
+        of(0).chain(of(1).filter(|_| self.mixes_twice())).chain(of_stack).chain(self.index_states()).collect()
+    }
+
+    /// States of layers and of the stack.
+    pub(super) fn layer_states(&self) -> usize {
+        self.layers.len() * (1 + usize::from(self.mixes_twice())) + self.stack.states(self).len()
+    }
+
+    /// Whether a layer mixes rows by two kinds.
+    fn mixes_twice(&self) -> bool {
+        self.layers.iter().any(|l| l.mix.len() > 1)
+    }
+}

@@ -19,7 +19,9 @@ pub struct Norms {
     pub ffn: &'static str,
     /// Names of the norms of what attention and what the feed-forward block gives, if these are normed.
     pub after: Option<[&'static str; 2]>,
-    /// Epsilon of those, where it is one of their own.
+    /// Whether the residual stream itself is normed behind attention and behind each layer, as in BERT.
+    pub stream: bool,
+    /// Epsilon of norms of what blocks give, where it is one of their own.
     pub after_eps: Option<f32>,
     /// Name of the last norm, if there is one.
     pub last: Option<&'static str>,
@@ -37,6 +39,7 @@ impl Norms {
         before: true,
         ffn: "ffn_norm",
         after: None,
+        stream: false,
         after_eps: None,
         last: Some("output_norm"),
     };
@@ -100,5 +103,16 @@ impl Family {
             out: to,
         }));
         out
+    }
+
+    /// The output rows through a norm, `[w, dim]`.
+    pub fn norm_output(&self, p: &mut Builder, norm: LayerNorm, x: Val) -> Val {
+        match norm {
+            norm if self.norms.groups > 1 => self.normed_apart(p, norm, self.c.eps, (x, true)),
+            LayerNorm { weight: Some(weight), bias: None } if self.norms.kind == NormKind::Rms => {
+                p.rms_norm_output(x, weight, self.c.eps)
+            }
+            LayerNorm { weight, bias } => p.normalize_output(self.norms.kind, x, weight, bias, self.c.eps),
+        }
     }
 }

@@ -34,7 +34,7 @@ pub trait Forward {
 
     /// The residual stream → logits `[w, vocab]` or embeddings `[w, columns]` of the output rows.
     fn finish(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
-        d.finish(p, f, x)
+        d.head.finish(p, f, x)
     }
 }
 

@@ -15,7 +15,7 @@ pub trait Connection {
     /// Streams behind the last layer → logits of the output rows.
     fn finish(&self, p: &mut Builder, f: &Family, d: &Decoder, streams: Val) -> Val {
         let x = self.take(p, f, streams).0;
-        d.finish(p, f, x)
+        d.head.finish(p, f, x)
     }
 }
 
@@ -89,7 +89,7 @@ impl Forward for Streams {
             Some(last) => last.finish(p, f, d, streams),
             None => {
                 let x = self.mean(p, f.c.n_embd, streams);
-                d.finish(p, f, x)
+                d.head.finish(p, f, x)
             }
         }
     }

@@ -68,7 +68,7 @@ impl Forward for Stacks {
                 let (from, to) = (Arg::Cols(p.all(high)), p.all(x));
                 p.map_into(to, (1, to.stride), (Act::Same, from, 1.0), (Join::Add, low));
             }
-            x = f.layer(p, &d.blocks[self.cycles.block(i)], i, (x, &mut None));
+            x = d.blocks[self.cycles.block(i)].run(p, f, i, (x, &mut None));
         }
         x
     }
