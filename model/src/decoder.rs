@@ -284,19 +284,19 @@ impl Block {
     /// Layer `i`: `x + mix(norm(x))`, then `x + ffn(norm(x))`; `[n, dim]` → `[n, dim]`. `handed` is what a layer hands on to the next
     /// ones, if one does.
     pub fn run(&self, p: &mut Builder, f: &Family, i: usize, (x, handed): (Val, &mut Option<Val>)) -> Val {
-        let h = f.normed(p, self.attn_norm, x);
+        let h = f.normalize(p, self.attn_norm, x);
         // Beside attention, the feed-forward block must see what the residual stream was before.
         let beside = match f.residual.parallel {
             Parallel::No => None,
             Parallel::Shared => Some(h),
-            Parallel::Own => Some(f.normed(p, self.ffn_norm, x)),
+            Parallel::Own => Some(f.normalize(p, self.ffn_norm, x)),
         };
         let ahead = self.ffn.as_ref().and_then(|ffn| ffn.ahead(p, f, x));
-        let h = self.attn_norm_2.map_or(h, |norm| f.normed(p, Some(norm), x));
+        let h = self.attn_norm_2.map_or(h, |norm| f.normalize(p, Some(norm), x));
         let mixed = self.mix(p, f, i, (h, handed));
         let x = mixed.into_iter().fold(x, |x, (out, product)| f.join(p, out, product, self.attn_post_norm, x));
         let Some(ffn) = &self.ffn else { return x };
-        let h = beside.unwrap_or_else(|| f.normed(p, self.ffn_norm, x));
+        let h = beside.unwrap_or_else(|| f.normalize(p, self.ffn_norm, x));
         ffn.run(p, f, (i, h, ahead), self.ffn_post_norm, x)
     }
 }

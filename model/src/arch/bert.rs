@@ -44,16 +44,16 @@ impl Forward for NormedStream {
             for (out, product) in b.mix(p, f, i, (x, &mut None)) {
                 x = f.join(p, out, product, None, x);
             }
-            x = f.normed(p, b.attn_end_norm, x);
+            x = f.normalize(p, b.attn_end_norm, x);
             if let Some(before) = before {
                 p.add(before, 1.0, x);
-                x = f.normed(p, b.attn_end_norm_2, x);
+                x = f.normalize(p, b.attn_end_norm_2, x);
             }
             if let Some(ffn) = &b.ffn {
                 x = ffn.run(p, f, (i, x, None), None, x);
             }
             // Behind the last layer, the output rows alone are normed.
-            x = f.normed(p, b.end_norm.filter(|_| i + 1 < d.blocks.len()), x);
+            x = f.normalize(p, b.end_norm.filter(|_| i + 1 < d.blocks.len()), x);
             x = b.after.run(p, f, i, None, x);
             f.end_layer(p, i, x);
         }
@@ -62,6 +62,6 @@ impl Forward for NormedStream {
 
     fn finish(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         let norm = d.blocks.last().and_then(|b| b.end_norm).unwrap_or(LayerNorm::BARE);
-        f.norm_output(p, norm, x)
+        f.normalize_output(p, norm, x)
     }
 }

@@ -48,7 +48,7 @@ impl Forward for Textual {
             let mut h = x;
             for (out, product) in b.mix(p, f, i, (x, &mut None)) {
                 let out = p.matmul("out", out, vec![product]);
-                h = f.normed(p, b.attn_post_norm, out);
+                h = f.normalize(p, b.attn_post_norm, out);
                 x = p.add(h, 1.0, x);
             }
             if let Some(ffn) = &b.ffn {

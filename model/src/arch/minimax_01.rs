@@ -54,13 +54,13 @@ impl Forward for FromNorms {
     fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         let mut x = x;
         for (i, b) in d.blocks.iter().enumerate() {
-            let h = f.normed(p, b.attn_norm, x);
+            let h = f.normalize(p, b.attn_norm, x);
             for (out, product) in b.mix(p, f, i, (h, &mut None)) {
                 x = p.act(h, Act::Same, self.0);
                 x = f.join(p, out, product, None, x);
             }
             if let Some(ffn) = &b.ffn {
-                let h = f.normed(p, b.ffn_norm, x);
+                let h = f.normalize(p, b.ffn_norm, x);
                 x = p.act(h, Act::Same, self.0);
                 x = ffn.run(p, f, (i, h, None), None, x);
             }

@@ -42,7 +42,7 @@ impl Forward for Loops {
         let (mut x, mut handed) = (x, None);
         for (i, block) in std::iter::repeat_n(&d.blocks, self.times).flatten().enumerate() {
             if self.normed && i > 0 && i % d.blocks.len() == 0 {
-                x = d.head.normed(p, f, x);
+                x = d.head.normalize(p, f, x);
             }
             x = block.run(p, f, i, (x, &mut handed));
             x = block.after.run(p, f, i, None, x);

@@ -227,7 +227,7 @@ impl AttentionWeights {
     }
 
     /// Biases that the products have not, and limits.
-    fn finish_products(&self, p: &mut Builder, f: &Family, l: &LayerSpec, qkv: Val) {
+    fn add_biases(&self, p: &mut Builder, f: &Family, l: &LayerSpec, qkv: Val) {
         let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut at = 0;
         for (bias, width) in self.biases.iter().zip(widths) {
@@ -244,14 +244,14 @@ impl AttentionWeights {
         }
     }
 
-    fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
+    fn normalize_heads(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
         let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
         let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
         let (kind, eps) = f.attention.qk_norm.kind.unwrap_or((f.norms.kind, f.c.eps));
         p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
     }
 
-    fn gated(&self, p: &mut Builder, f: &Family, l: &LayerSpec, h: Val, out: Val) -> Val {
+    fn gate(&self, p: &mut Builder, f: &Family, l: &LayerSpec, h: Val, out: Val) -> Val {
         if let Some(gate) = self.gate {
             let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.attention.gate_scale, ..gate }]);
             let all = Cols { val: out, at: 0, stride: l.v_dim };
@@ -293,7 +293,7 @@ impl Mixer for AttentionWeights {
         spec.chosen = l.index.choose(*list);
         let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
         let qkv = match f.attention.q_gated {
-            true => ungated(p, &spec, product),
+            true => part_gates(p, &spec, product),
             false if p.width_of(product) < spec.qkv_width() => {
                 let (all, wide) = (p.parts("qkv", spec.qkv_width()), p.width_of(product));
                 p.copy_into(p.all(product), p.all(all), 1, wide);
@@ -312,9 +312,9 @@ impl Mixer for AttentionWeights {
         if f.attention.v_norm && l.kv_of.is_none() {
             let v = Cols { val: qkv, at: spec.v_at(), stride: l.v_dim };
             let bare = HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true };
-            self.normed(p, f, Some(bare), v, l.kv_heads, l.v_dim);
+            self.normalize_heads(p, f, Some(bare), v, l.kv_heads, l.v_dim);
         }
-        self.finish_products(p, f, l, qkv);
+        self.add_biases(p, f, l, qkv);
 
         let table = l.rope.map(|t| f.rotation.tables[t]);
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
@@ -349,8 +349,8 @@ impl Mixer for AttentionWeights {
                 len: l.k_dim,
             };
             let norms = |p: &mut Builder| {
-                self.normed(p, f, self.q_norm, q, l.heads, l.k_dim);
-                self.normed(p, f, self.k_norm, k, l.kv_heads, l.k_dim);
+                self.normalize_heads(p, f, self.q_norm, q, l.heads, l.k_dim);
+                self.normalize_heads(p, f, self.k_norm, k, l.kv_heads, l.k_dim);
             };
             if place != QkPlace::After {
                 norms(p);
@@ -366,8 +366,8 @@ impl Mixer for AttentionWeights {
             }
             if place == QkPlace::AfterWithoutWeights && rope.dims > 0 {
                 let bare = Some(HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true });
-                self.normed(p, f, bare, q, l.heads, l.k_dim);
-                self.normed(p, f, bare, k, l.kv_heads, l.k_dim);
+                self.normalize_heads(p, f, bare, q, l.heads, l.k_dim);
+                self.normalize_heads(p, f, bare, k, l.kv_heads, l.k_dim);
             }
             if let Some(gain) = self.q_gain {
                 p.map_into(q, (l.heads, l.k_dim), (Act::Same, Arg::Cols(q), 1.0), (Join::Mul, Arg::GroupWeight(gain)));
@@ -383,12 +383,12 @@ impl Mixer for AttentionWeights {
             let by = Arg::Cols(Cols { val: product, at: l.k_dim, stride: 2 * l.k_dim });
             p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
         }
-        self.gated(p, f, l, h, out)
+        self.gate(p, f, l, h, out)
     }
 }
 
 /// q, k and v of a product in which each query's head has its gate behind it.
-fn ungated(p: &mut Builder, s: &AttentionSpec, product: Val) -> Val {
+fn part_gates(p: &mut Builder, s: &AttentionSpec, product: Val) -> Val {
     let (hd, q) = (s.head_dim, s.heads * s.head_dim);
     let qkv = p.parts("qkv", s.qkv_width());
     p.copy_into(Cols { val: product, at: 0, stride: 2 * hd }, Cols { val: qkv, at: 0, stride: hd }, s.heads, hd);

@@ -40,7 +40,7 @@ impl Beside {
 
     /// The experts' input, if it is the layer's `x`.
     pub fn ahead(&self, p: &mut Builder, f: &Family, x: Val) -> Option<Val> {
-        self.input_norm.map(|norm| f.normed(p, Some(norm), x))
+        self.input_norm.map(|norm| f.normalize(p, Some(norm), x))
     }
 
     /// Both, for rows `x` that attention gave and the normed rows `h` of them, added to `x`, all `[n, dim]`.
@@ -58,13 +58,13 @@ impl Beside {
             p.scale(input, 1.0 / (dim as f32).sqrt());
             p.matmul("router", input, vec![self.experts.router])
         });
-        let input = ahead.unwrap_or_else(|| f.normed(p, self.experts_norm, x));
+        let input = ahead.unwrap_or_else(|| f.normalize(p, self.experts_norm, x));
         let routed = p.zeros(dim);
         self.experts.run(p, (&f.moe, 1.0), logits, input, routed);
-        let routed = f.normed(p, self.post_norms[1], routed);
-        let hidden = self.dense.hidden(p, f, h, f.layers[i].ffn.act);
+        let routed = f.normalize(p, self.post_norms[1], routed);
+        let hidden = self.dense.multiply_in(p, f, h, f.layers[i].ffn.act);
         let dense = p.matmul("out", hidden, vec![self.dense.down]);
-        let dense = f.normed(p, self.post_norms[0], dense);
+        let dense = f.normalize(p, self.post_norms[0], dense);
         p.add(routed, 1.0, dense);
         f.join_value(p, dense, norm, x)
     }

@@ -132,7 +132,7 @@ impl Family {
 
     /// Adds a value to the residual stream, by way of a norm if there is one.
     pub fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
-        let out = self.normed_by(p, norm, self.norms.after_eps.unwrap_or(self.c.eps), out);
+        let out = self.normalize_by(p, norm, self.norms.after_eps.unwrap_or(self.c.eps), out);
         p.add(out, self.residual.scale, x)
     }
 }

@@ -133,7 +133,7 @@ impl Mixer for Delta {
         };
         p.general(General::Conv(conv));
         let (q, k) = (cols(x, 0, r.state), cols(x, keys, r.state));
-        unit(p, f.c.eps, q, (2 * r.groups, r.state)); // keys follow queries
+        make_unit(p, f.c.eps, q, (2 * r.groups, r.state)); // keys follow queries
         let y = p.parts("delta", r.inner);
         let out = cols(y, 0, v_dim);
         p.general(General::Scan(Scan {
@@ -159,13 +159,13 @@ impl Mixer for Delta {
             at: (r.conv - 1) * channels,
             out,
         }));
-        normed(p, f, out, (r.heads, v_dim), self.norm, (self.spec.gate, cols(gate, 0, v_dim)));
+        normalize_heads(p, f, out, (r.heads, v_dim), self.norm, (self.spec.gate, cols(gate, 0, v_dim)));
         y
     }
 }
 
 /// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
-fn unit(p: &mut Builder, eps: f32, x: Cols, (groups, len): (usize, usize)) {
+fn make_unit(p: &mut Builder, eps: f32, x: Cols, (groups, len): (usize, usize)) {
     let kind = NormKind::Unit;
     p.general(General::Normalize(Normalize {
         kind,
@@ -181,14 +181,14 @@ fn unit(p: &mut Builder, eps: f32, x: Cols, (groups, len): (usize, usize)) {
 }
 
 /// A norm of each head's columns, gated afterwards.
-fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight, (act, by): (Act, Cols)) {
+fn normalize_heads(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight, (act, by): (Act, Cols)) {
     let (kind, weight, eps) = (NormKind::Rms, Some(weight), f.c.eps);
     let gate = Some(NormGate { cols: by, act, first: false });
     p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate, eps, out: x }));
 }
 
 /// A product, or two after each other; their names, from the last one on.
-fn by_way(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
+fn multiply_all(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
     let names = names.iter().take(parts.len()).rev();
     parts.iter().zip(names).fold(h, |x, (part, name)| p.matmul(name, x, vec![*part]))
 }
@@ -321,7 +321,7 @@ impl Mixer for Kda {
                 norm: None,
             }));
         }
-        let fade = by_way(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
+        let fade = multiply_all(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
         let all = p.all(fade);
         p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt)));
         let heads = cols(fade, 0, r.state);
@@ -338,7 +338,7 @@ impl Mixer for Kda {
         let rate = cols(beta, 0, 1);
         p.map_into(rate, (1, r.heads), (Act::Sigmoid, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
         let (q, k, v) = (cols(x, 0, r.state), cols(x, r.inner, r.state), cols(x, 2 * r.inner, r.state));
-        unit(p, self.spec.eps, q, (2 * r.heads, r.state)); // keys follow queries
+        make_unit(p, self.spec.eps, q, (2 * r.heads, r.state)); // keys follow queries
         let y = p.parts("delta", r.inner);
         let out = cols(y, 0, r.state);
         p.general(General::Scan(Scan {
@@ -364,8 +364,8 @@ impl Mixer for Kda {
             at: (r.conv - 1) * 3 * r.inner,
             out,
         }));
-        let gate = by_way(p, h, &self.gate, ["gate", "gate_a"]);
-        normed(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
+        let gate = multiply_all(p, h, &self.gate, ["gate", "gate_a"]);
+        normalize_heads(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
         y
     }
 }

@@ -55,15 +55,15 @@ impl Dense {
     }
 
     /// How gate and up meet, if one op multiplies with both.
-    fn gating(&self, act: Act) -> Option<Gate> {
+    fn find_gate(&self, act: Act) -> Option<Gate> {
         let apart =
             self.limit.is_some() || self.sparse.is_some() || late(&self.up) || self.gate.is_some_and(|g| late(&g));
         Gate::of(act).filter(|_| !apart)
     }
 
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
-    pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
-        let hidden = match (self.gate, self.gating(act)) {
+    pub fn multiply_in(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
+        let hidden = match (self.gate, self.find_gate(act)) {
             (Some(gate), Some(by)) => p.gated(h, gate, self.up, by),
             (Some(gate), None) => {
                 let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);
@@ -71,7 +71,7 @@ impl Dense {
                 scale_late(p, both, self.ffn, self.ffn, &self.up);
                 let half = |at| Cols { val: both, at, stride: self.ffn };
                 if let Some(deviations) = self.sparse {
-                    sparse(p, half(0), self.ffn, deviations);
+                    cut(p, half(0), self.ffn, deviations);
                 }
                 raise(p, half(self.ffn), (1, self.ffn), act);
                 let act = limit(p, [half(0), half(self.ffn)], (1, self.ffn), act, self.limit);
@@ -102,7 +102,7 @@ impl Dense {
 }
 
 /// Columns become what they are above their mean plus so many of their deviations, else 0.
-fn sparse(p: &mut Builder, x: Cols, len: usize, deviations: f32) {
+fn cut(p: &mut Builder, x: Cols, len: usize, deviations: f32) {
     let of = (1, len);
     let mean = p.dot(of, Arg::Cols(x), Arg::Number(1.0), (Act::Same, -1.0 / len as f32));
     let one = |val| Arg::PerGroup(Cols { val, at: 0, stride: 1 });

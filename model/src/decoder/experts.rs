@@ -182,7 +182,7 @@ impl Experts {
     }
 
     /// How gate and up meet, if one op multiplies with both. Only the usual gate takes scales.
-    fn gating(&self, m: &Moe) -> Option<Gate> {
+    fn find_gate(&self, m: &Moe) -> Option<Gate> {
         let apart = self.gate.is_none() || m.weighs_input || self.limit.is_some();
         let scaled = self.scales()[..2].iter().any(Option::is_some);
         Gate::of(m.act).filter(|by| !apart && (!scaled || *by == Gate::SILU))
@@ -191,19 +191,19 @@ impl Experts {
     /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
     pub fn run(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
-        let Some(small) = &self.small else { return self.wide(p, (m, times), logits, h, out) };
+        let Some(small) = &self.small else { return self.run_usual(p, (m, times), logits, h, out) };
         let sum = p.zeros(p.width_of(out));
-        self.wide(p, (m, 1.0), logits, h, sum);
+        self.run_usual(p, (m, 1.0), logits, h, sum);
         small.run(p, logits, sum);
         p.add(sum, times, out);
     }
 
     /// Adds the sum of the usual experts.
-    fn wide(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
-        let Some(latent) = &self.latent else { return self.routed(p, (m, times), logits, h, out) };
+    fn run_usual(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+        let Some(latent) = &self.latent else { return self.run_routed(p, (m, times), logits, h, out) };
         let h = p.matmul("latent", h, vec![latent.down]);
         let sum = p.zeros(latent.width);
-        self.routed(p, (m, 1.0), logits, h, sum);
+        self.run_routed(p, (m, 1.0), logits, h, sum);
         let sum = match latent.norm {
             Some(LayerNorm { weight: Some(weight), .. }) => p.rms_norm(sum, weight, latent.eps),
             _ => sum,
@@ -212,7 +212,7 @@ impl Experts {
     }
 
     /// Likewise, of rows as experts take them.
-    fn routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+    fn run_routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
         let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale * times, self.scales())
         } else {
@@ -233,12 +233,12 @@ impl Experts {
             self.scale_route(p, route);
             route
         };
-        let hidden = match self.gate.zip(self.gating(m)) {
+        let hidden = match self.gate.zip(self.find_gate(m)) {
             Some((gate, by)) => {
                 let [of_gate, of_up, _] = self.biases;
                 p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
             }
-            None => self.hidden(p, m, h, route),
+            None => self.multiply_in(p, m, h, route),
         };
         p.experts_add(hidden, (route, self.top_k), self.down.weight, self.biases[2], out);
     }
@@ -263,9 +263,9 @@ impl Experts {
     }
 
     /// Products with gate and up, side by side for each expert → `[n, used * ffn]`.
-    fn hidden(&self, p: &mut Builder, m: &Moe, h: Val, route: Val) -> Val {
+    fn multiply_in(&self, p: &mut Builder, m: &Moe, h: Val, route: Val) -> Val {
         let (used, ffn) = (self.top_k.k, self.ffn);
-        let h = if m.weighs_input { self.weighed(p, h, route) } else { h };
+        let h = if m.weighs_input { self.weigh(p, h, route) } else { h };
         let product = |p: &mut Builder, weight: Weight, which: usize, width: usize| {
             let out = p.parts("experts", used * width);
             let (top_k, own_input) = (self.top_k, m.weighs_input);
@@ -302,7 +302,7 @@ impl Experts {
     }
 
     /// A row for each expert, times its weight, which is 1 afterwards.
-    fn weighed(&self, p: &mut Builder, h: Val, route: Val) -> Val {
+    fn weigh(&self, p: &mut Builder, h: Val, route: Val) -> Val {
         let (used, dim) = (self.top_k.k, p.width_of(h));
         let out = p.parts("weighed", used * dim);
         let to = Cols { val: out, at: 0, stride: dim };

@@ -102,7 +102,7 @@ impl Ffn {
         let act = f.layers[i].ffn.act;
         let (experts, shared) = match self {
             Ffn::Dense(dense) => {
-                let hidden = dense.hidden(p, f, h, act);
+                let hidden = dense.multiply_in(p, f, h, act);
                 if !late(&dense.down) {
                     return f.join(p, hidden, dense.down, norm, x);
                 }
@@ -120,7 +120,7 @@ impl Ffn {
         let (out, times) = if direct { (x, f.residual.scale) } else { (p.zeros(p.width_of(x)), 1.0) };
         // What reads the normed rows comes before anything is added to what they were made of.
         let beside = shared.as_ref().map(|Shared { block, gate }| {
-            let hidden = block.hidden(p, f, h, act);
+            let hidden = block.multiply_in(p, f, h, act);
             (block.down, hidden, gate.map(|gate| p.matmul("shared_gate", h, vec![gate])))
             // [n, 1]
         });

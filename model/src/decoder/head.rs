@@ -107,17 +107,17 @@ impl Head {
             let all = p.all(x);
             p.map_into(all, (1, all.stride), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(types)));
         }
-        f.normed(p, self.embedding_norm, x)
+        f.normalize(p, self.embedding_norm, x)
     }
 
     /// Rows through the last norm, `[n, dim]`.
-    pub fn normed(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        f.normed(p, Some(self.norm), x)
+    pub fn normalize(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        f.normalize(p, Some(self.norm), x)
     }
 
     /// The residual stream → logits or embeddings of the output rows, through the last norm.
     pub fn finish(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        let h = f.norm_output(p, self.norm, x); // [w, dim]
+        let h = f.normalize_output(p, self.norm, x); // [w, dim]
         self.multiply(p, f, h)
     }
 

@@ -68,15 +68,15 @@ impl LayerNorm {
 
 impl Family {
     /// Rows through a norm; without one, as they are.
-    pub fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
-        self.normed_by(p, norm, self.c.eps, x)
+    pub fn normalize(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
+        self.normalize_by(p, norm, self.c.eps, x)
     }
 
     /// Likewise, with an epsilon of its own.
-    pub(super) fn normed_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
+    pub(super) fn normalize_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
         match norm {
             None => x,
-            Some(norm) if self.norms.groups > 1 => self.normed_apart(p, norm, eps, (x, false)),
+            Some(norm) if self.norms.groups > 1 => self.normalize_parts(p, norm, eps, (x, false)),
             Some(LayerNorm { weight: Some(weight), bias: None }) if self.norms.kind == NormKind::Rms => {
                 p.rms_norm(x, weight, eps)
             }
@@ -85,7 +85,7 @@ impl Family {
     }
 
     /// Likewise, part by part of a row; `output` takes the output rows alone.
-    pub(super) fn normed_apart(&self, p: &mut Builder, norm: LayerNorm, eps: f32, (x, output): (Val, bool)) -> Val {
+    pub(super) fn normalize_parts(&self, p: &mut Builder, norm: LayerNorm, eps: f32, (x, output): (Val, bool)) -> Val {
         let out = if output { p.outputs("h_out", p.width_of(x)) } else { p.parts("h", p.width_of(x)) };
         let len = p.width_of(x) / self.norms.groups;
         let (x, to) = (Cols { val: x, at: 0, stride: len }, Cols { val: out, at: 0, stride: len });
@@ -106,9 +106,9 @@ impl Family {
     }
 
     /// The output rows through a norm, `[w, dim]`.
-    pub fn norm_output(&self, p: &mut Builder, norm: LayerNorm, x: Val) -> Val {
+    pub fn normalize_output(&self, p: &mut Builder, norm: LayerNorm, x: Val) -> Val {
         match norm {
-            norm if self.norms.groups > 1 => self.normed_apart(p, norm, self.c.eps, (x, true)),
+            norm if self.norms.groups > 1 => self.normalize_parts(p, norm, self.c.eps, (x, true)),
             LayerNorm { weight: Some(weight), bias: None } if self.norms.kind == NormKind::Rms => {
                 p.rms_norm_output(x, weight, self.c.eps)
             }

@@ -83,19 +83,19 @@ impl After {
     }
 
     /// What layer `i`'s own inputs add to rows `x`, both `[n, dim]`.
-    pub fn of_inputs(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Option<Val> {
+    pub fn read_inputs(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Option<Val> {
         let (gate, back, norm) = self.inputs.as_ref()?;
         let gate = p.matmul("inp_gate", x, vec![*gate]); // [n, per_layer]
         let (all, width) = (p.all(gate), p.width_of(gate));
         let own = Arg::Cols(Cols { val: inputs?, at: i * width, stride: width });
         p.map_into(all, (1, width), (Act::Gelu, Arg::Cols(all), 1.0), (Join::Mul, own));
         let back = p.matmul("proj", gate, vec![*back]);
-        Some(f.normed(p, *norm, back))
+        Some(f.normalize(p, *norm, back))
     }
 
     /// Rows after layer `i`, `[n, dim]`. `inputs` are those of all layers.
     pub fn run(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Val {
-        if let Some(back) = self.of_inputs(p, f, i, inputs, x) {
+        if let Some(back) = self.read_inputs(p, f, i, inputs, x) {
             p.add(back, 1.0, x);
         }
         p.scale(x, f.layers[i].out_scale * self.scale)

@@ -69,7 +69,7 @@ impl Common {
     }
 
     /// Heads of `y` through their norm.
-    fn normed(&self, p: &mut Builder, y: Cols, heads: usize) {
+    fn normalize_heads(&self, p: &mut Builder, y: Cols, heads: usize) {
         if let Some(LayerNorm { weight, bias }) = self.norm {
             let (kind, groups, len, eps) = (NormKind::Layer, heads, y.stride, HEAD_EPS);
             p.general(General::Normalize(Normalize { kind, x: y, groups, len, weight, bias, gate: None, eps, out: y }));
@@ -131,8 +131,8 @@ impl Mixer for TimeMix6 {
     fn run(&self, p: &mut Builder, f: &Family, Rows { h, layer: l, state: layer, .. }: Rows<'_>) -> Val {
         let dim = f.c.n_embd;
         let (hd, heads) = (l.k_dim, dim / l.k_dim);
-        let before = change(p, (layer, 0), h); // [n, dim]: the row before, less the row
-        let mixed = lerped(p, h, before, self.lerp_x);
+        let before = subtract_before(p, (layer, 0), h); // [n, dim]: the row before, less the row
+        let mixed = interpolate(p, h, before, self.lerp_x);
         let low = p.matmul("mix", mixed, vec![self.mix.0]);
         let low = p.act(low, Act::Tanh, 1.0); // [n, 5 * extra]
         let all = p.parts("mixed", 5 * dim);
@@ -162,12 +162,12 @@ impl Mixer for TimeMix6 {
         let gate = p.matmul("gate", xg, vec![self.gate]);
         let down = p.matmul("decay", xw, vec![self.decay_by[0]]);
         let down = p.act(down, Act::Tanh, 1.0);
-        let decay = small(p, down, self.decay_by[1]);
+        let decay = multiply_small(p, down, self.decay_by[1]);
         let w = p.all(decay);
         p.map_into(w, (1, dim), (Act::Same, Arg::Cols(w), 1.0), (Join::Add, Arg::Weight(self.decay)));
         p.map_into(w, (1, dim), (Act::Exp, Arg::Cols(w), -1.0), (Join::Add, Arg::Number(0.0)));
         p.map_into(w, (1, dim), (Act::Exp, Arg::Cols(w), 1.0), (Join::Add, Arg::Number(0.0)));
-        let [k, v] = [k, v].map(|x| repeated(p, x, l.kv_heads, heads, hd));
+        let [k, v] = [k, v].map(|x| repeat(p, x, l.kv_heads, heads, hd));
         if self.first.is_none() {
             let rest = p.act(decay, Act::Same, -1.0);
             let (all, k) = (p.all(rest), p.all(k));
@@ -183,7 +183,7 @@ impl Mixer for TimeMix6 {
         let (factor, at) = (self.first, 2 * dim);
         let scan = scan(kind, (heads, hd), [r, k, v, decay], (layer, at), y);
         p.general(General::Scan(Scan { factor, scale, ..scan }));
-        self.common.normed(p, out, heads);
+        self.common.normalize_heads(p, out, heads);
         let act = if self.first.is_some() { Act::Silu } else { Act::Sigmoid };
         let all = p.all(y);
         p.map_into(all, (1, dim), (act, Arg::Cols(p.all(gate)), 1.0), (Join::Mul, Arg::Cols(all)));
@@ -263,7 +263,7 @@ impl Mixer for TimeMix7 {
         let Rows { h, layer: l, state: layer, handed: first } = rows;
         let (dim, hd) = (f.c.n_embd, l.k_dim);
         let heads = dim / hd;
-        let before = change(p, (layer, 0), h);
+        let before = subtract_before(p, (layer, 0), h);
         let all = p.parts("mixed", self.parts * dim);
         let each = cols(all, 0, dim);
         let from = Arg::Cols(cols(before, 0, 0));
@@ -282,7 +282,7 @@ impl Mixer for TimeMix7 {
         let low = |p: &mut Builder, x: Val, (bias, [down, up]): &(Weight, [MatPart; 2]), act: Act| {
             let down = p.matmul("down", x, vec![*down]);
             let down = if act == Act::Same { down } else { p.act(down, act, 1.0) };
-            let out = small(p, down, *up);
+            let out = multiply_small(p, down, *up);
             let all = p.all(out);
             p.map_into(all, (1, dim), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(*bias)));
             out
@@ -337,7 +337,7 @@ impl Mixer for TimeMix7 {
         let scan = scan(ScanKind::Wkv7, (heads, hd), [r, k, v, decay], (layer, 2 * dim), y);
         p.general(General::Scan(Scan { a: Some(by_head), b: Some(cols(rate, 0, hd)), ..scan }));
         let out = cols(y, 0, hd);
-        self.common.normed(p, out, heads);
+        self.common.normalize_heads(p, out, heads);
         // y += v * (k . r * r_k), head by head
         let all = p.all(r);
         p.map_into(all, (1, dim), (Act::Same, Arg::Cols(all), 1.0), (Join::Mul, Arg::Cols(keys)));
@@ -351,7 +351,7 @@ impl Mixer for TimeMix7 {
             let xg = part(p, 5);
             let down = p.matmul("gate_a", xg, vec![down]);
             let down = p.act(down, Act::Sigmoid, 1.0);
-            let gate = small(p, down, up);
+            let gate = multiply_small(p, down, up);
             let all = p.all(y);
             p.map_into(all, (1, dim), (Act::Same, Arg::Cols(p.all(gate)), 1.0), (Join::Mul, Arg::Cols(all)));
         }
@@ -389,14 +389,14 @@ impl ChannelMix {
 
     /// The block's result for normed rows `h` of layer `layer`, added to `x`, both `[n, dim]`.
     pub fn run(&self, p: &mut Builder, f: &Family, (layer, h): (usize, Val), x: Val) -> Val {
-        let before = change(p, (layer, f.c.n_embd), h);
-        let mixed = lerped(p, h, before, self.lerp_k);
+        let before = subtract_before(p, (layer, f.c.n_embd), h);
+        let mixed = interpolate(p, h, before, self.lerp_k);
         let hidden = p.matmul("key", mixed, vec![self.key]);
         let hidden = p.act(hidden, Act::ReluSquared, 1.0);
         let Some((lerp, receptance)) = self.receptance else {
             return p.matmul_add(hidden, self.value, x);
         };
-        let mixed = lerped(p, h, before, lerp);
+        let mixed = interpolate(p, h, before, lerp);
         let gate = p.matmul("receptance", mixed, vec![receptance]);
         let out = p.matmul("value", hidden, vec![self.value]);
         let all = p.all(out);
@@ -445,14 +445,14 @@ fn scan(
 }
 
 /// The row before each row, less the row: `[n, dim]`.
-fn change(p: &mut Builder, (layer, at): (usize, usize), x: Val) -> Val {
+fn subtract_before(p: &mut Builder, (layer, at): (usize, usize), x: Val) -> Val {
     let out = p.parts("before", p.width_of(x));
     p.general(General::Shift(Shift { x, layer, at, out }));
     p.add(x, -1.0, out)
 }
 
 /// `x + weight * change`
-fn lerped(p: &mut Builder, x: Val, change: Val, weight: Weight) -> Val {
+fn interpolate(p: &mut Builder, x: Val, change: Val, weight: Weight) -> Val {
     let out = p.parts("lerp", p.width_of(x));
     let all = p.all(out);
     let from = (Act::Same, Arg::Cols(p.all(change)), 1.0);
@@ -461,7 +461,7 @@ fn lerped(p: &mut Builder, x: Val, change: Val, weight: Weight) -> Val {
 }
 
 /// A product with few inputs.
-fn small(p: &mut Builder, x: Val, part: MatPart) -> Val {
+fn multiply_small(p: &mut Builder, x: Val, part: MatPart) -> Val {
     let out = p.parts("up", p.rows_of(part.weight));
     let columns = p.width_of(x);
     p.narrow_matmul(x, part.weight, columns, out);
@@ -469,7 +469,7 @@ fn small(p: &mut Builder, x: Val, part: MatPart) -> Val {
 }
 
 /// Key/value heads, each as often as query heads share it.
-fn repeated(p: &mut Builder, x: Val, kv_heads: usize, heads: usize, hd: usize) -> Val {
+fn repeat(p: &mut Builder, x: Val, kv_heads: usize, heads: usize, hd: usize) -> Val {
     if kv_heads == heads {
         return x;
     }

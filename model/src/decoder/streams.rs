@@ -48,7 +48,7 @@ impl Streams {
     }
 
     /// `[n, streams * dim]` → `[n, dim]`
-    fn mean(&self, p: &mut Builder, dim: usize, streams: Val) -> Val {
+    fn average(&self, p: &mut Builder, dim: usize, streams: Val) -> Val {
         let x = p.parts("x", dim);
         p.copy_into(cols(streams, 0, dim), p.all(x), 1, dim);
         for at in 1..self.count {
@@ -68,13 +68,13 @@ impl Forward for Streams {
         let mut handed = None;
         for (i, (b, [attention, ffn])) in d.blocks.iter().zip(&self.layers).enumerate() {
             let (h, gates) = attention.take(p, f, streams);
-            let h = f.normed(p, b.attn_norm, h);
+            let h = f.normalize(p, b.attn_norm, h);
             for (heads, output) in b.mix(p, f, i, (h, &mut handed)) {
                 let out = p.matmul("out", heads, vec![output]);
                 streams = attention.give(p, f, streams, gates, out);
             }
             let (h, gates) = ffn.take(p, f, streams);
-            let h = f.normed(p, b.ffn_norm, h);
+            let h = f.normalize(p, b.ffn_norm, h);
             if let Some(block) = &b.ffn {
                 let out = p.zeros(dim);
                 let out = block.run(p, f, (i, h, None), None, out);
@@ -88,7 +88,7 @@ impl Forward for Streams {
         match &self.last {
             Some(last) => last.finish(p, f, d, streams),
             None => {
-                let x = self.mean(p, f.c.n_embd, streams);
+                let x = self.average(p, f.c.n_embd, streams);
                 d.head.finish(p, f, x)
             }
         }
@@ -96,6 +96,6 @@ impl Forward for Streams {
 }
 
 /// A product, times `scale`.
-pub fn scaled(part: MatPart, scale: f32) -> MatPart {
+pub fn scale_part(part: MatPart, scale: f32) -> MatPart {
     MatPart { scale: part.scale * scale, ..part }
 }

@@ -71,18 +71,18 @@ impl AltUp {
         let weight = self.projections[0];
         p.general(General::HeadMatMul(HeadMatMul { x: cols(x, 0, 0), weight, heads: n - 1, out: others }));
         let length = length(p, cols(x, 0, dim), 1, dim);
-        lengthened(p, others, n - 1, dim, length);
+        lengthen(p, others, n - 1, dim, length);
         out
     }
 
     /// `[n, streams * dim]` → `[n, dim]`: the mean of the first and of what the projections make of the others.
-    fn merged(&self, p: &mut Builder, dim: usize, streams: Val) -> Val {
+    fn merge(&self, p: &mut Builder, dim: usize, streams: Val) -> Val {
         let n = self.streams;
         let (first, back) = (cols(streams, 0, dim), p.parts("streams", (n - 1) * dim));
         let (weight, out) = (self.projections[1], cols(back, 0, dim));
         p.general(General::HeadMatMul(HeadMatMul { x: cols(streams, dim, dim), weight, heads: n - 1, out }));
         let length = length(p, first, 1, dim);
-        lengthened(p, out, n - 1, dim, length);
+        lengthen(p, out, n - 1, dim, length);
         let x = p.parts("x", dim);
         let all = p.all(x);
         p.copy_into(first, all, 1, dim);
@@ -103,23 +103,23 @@ impl AltUp {
         streams: Val,
     ) -> Val {
         let (dim, n) = (f.c.n_embd, self.streams);
-        let predicted = self.predicted(p, f, c, streams);
+        let predicted = self.predict(p, f, c, streams);
         let active = p.parts("x", dim);
         p.copy_into(cols(predicted, 0, dim), p.all(active), 1, dim);
-        let h = f.normed(p, b.attn_norm, active);
+        let h = f.normalize(p, b.attn_norm, active);
         let down = p.matmul("laurel", h, vec![c.laurel[0]]);
         let beside = p.matmul("laurel", down, vec![c.laurel[1]]);
-        let beside = f.normed(p, c.laurel_norm, beside);
+        let beside = f.normalize(p, c.laurel_norm, beside);
         p.add(h, 1.0, beside);
         let mut x = active;
         for (heads, output) in b.mix(p, f, i, (h, &mut None)) {
             let out = p.matmul("out", heads, vec![output]);
-            let out = f.normed(p, b.attn_post_norm, out);
+            let out = f.normalize(p, b.attn_post_norm, out);
             p.add(active, 1.0, out);
             p.add(beside, 1.0, out);
             x = p.scale(out, std::f32::consts::FRAC_1_SQRT_2);
         }
-        let h = f.normed(p, b.ffn_norm, x);
+        let h = f.normalize(p, b.ffn_norm, x);
         if let Some(ffn) = &b.ffn {
             x = ffn.run(p, f, (i, h, None), b.ffn_post_norm, x);
         }
@@ -127,7 +127,7 @@ impl AltUp {
         let first = p.parts("first", dim);
         let from = Arg::Cols(cols(predicted, 0, dim));
         p.map_into(p.all(first), (1, dim), (Act::Same, from, 1.0), (Join::Mul, Arg::Weight(c.scale)));
-        if let Some(added) = b.after.of_inputs(p, f, i, inputs, first) {
+        if let Some(added) = b.after.read_inputs(p, f, i, inputs, first) {
             let (others, added) = (cols(predicted, dim, dim), Arg::Cols(cols(added, 0, 0)));
             p.map_into(others, (n - 1, dim), (Act::Same, added, 1.0), (Join::Add, Arg::Cols(others)));
         }
@@ -135,19 +135,19 @@ impl AltUp {
     }
 
     /// How much of each stream a row takes, `[n, streams]`.
-    fn shares(p: &mut Builder, f: &Family, c: &Coefficients, x: Val) -> Val {
-        let h = f.normed(p, c.router_norm, x);
+    fn share(p: &mut Builder, f: &Family, c: &Coefficients, x: Val) -> Val {
+        let h = f.normalize(p, c.router_norm, x);
         let scale = 1.0 / f.c.n_embd as f32;
         let out = p.matmul("altup_router", h, vec![MatPart { scale, ..c.router }]);
         p.act(out, Act::Tanh, 1.0)
     }
 
     /// Each stream plus a mixture of all, by the first one's shares.
-    fn predicted(&self, p: &mut Builder, f: &Family, c: &Coefficients, streams: Val) -> Val {
+    fn predict(&self, p: &mut Builder, f: &Family, c: &Coefficients, streams: Val) -> Val {
         let (dim, n) = (f.c.n_embd, self.streams);
         let active = p.parts("x", dim);
         p.copy_into(cols(streams, 0, dim), p.all(active), 1, dim);
-        let shares = AltUp::shares(p, f, c, active);
+        let shares = AltUp::share(p, f, c, active);
         let mix = p.parts("mix", n * n); // [n, to, from]
         p.narrow_matmul(shares, c.predict, n, mix);
         let out = p.copy(streams);
@@ -164,7 +164,7 @@ impl AltUp {
     /// Adds to every stream its share of how far `x` `[n, dim]` is from what was predicted.
     fn correct(&self, p: &mut Builder, f: &Family, c: &Coefficients, predicted: Val, x: Val) {
         let (dim, n) = (f.c.n_embd, self.streams);
-        let shares = AltUp::shares(p, f, c, x);
+        let shares = AltUp::share(p, f, c, x);
         let mix = p.parts("mix", n);
         p.narrow_matmul(shares, c.correct, n, mix);
         let all = p.all(mix);
@@ -187,7 +187,7 @@ impl Forward for AltUp {
         for (i, (block, coefficients)) in d.blocks.iter().zip(&self.layers).enumerate() {
             streams = self.layer(p, f, (i, block, coefficients), own, streams);
         }
-        self.merged(p, f.c.n_embd, streams)
+        self.merge(p, f.c.n_embd, streams)
     }
 }
 
@@ -201,7 +201,7 @@ fn length(p: &mut Builder, x: Cols, groups: usize, len: usize) -> Val {
 }
 
 /// Groups of columns, made as long as `to` `[n, 1]`.
-fn lengthened(p: &mut Builder, x: Cols, groups: usize, len: usize, to: Val) {
+fn lengthen(p: &mut Builder, x: Cols, groups: usize, len: usize, to: Val) {
     let by = cols(length(p, x, groups, len), 0, 1);
     p.map_into(by, (groups, 1), (Act::Inverse, Arg::Cols(by), 1.0), (Join::Mul, Arg::Cols(cols(to, 0, 0))));
     p.map_into(x, (groups, len), (Act::Same, Arg::Cols(x), 1.0), (Join::Mul, Arg::PerGroup(by)));

@@ -57,7 +57,7 @@ impl Forward for Stacks {
         for i in 0..self.cycles.steps() {
             if i % self.cycles.layers == 0 {
                 if i > 0 {
-                    let given = f.normed(p, Some(LayerNorm::BARE), x);
+                    let given = f.normalize(p, Some(LayerNorm::BARE), x);
                     match self.cycles.is_high(i / self.cycles.layers - 1) {
                         true => high = given,
                         false => low = Some(given),

@@ -45,31 +45,31 @@ impl Forward for Checkpoints {
         let mut held = Held { all: p.parts("streams", f.c.n_layer.div_ceil(self.every) * dim), count: 0 };
         let mut x = x;
         for (i, (b, [attention, ffn])) in d.blocks.iter().zip(&self.layers).enumerate() {
-            let h = mixed(p, f, &held, *attention, x);
+            let h = mix_held(p, f, &held, *attention, x);
             let anew = i % self.every == 0;
             if anew {
                 p.copy_into(p.all(x), Cols { val: held.all, at: held.count * dim, stride: dim }, 1, dim);
                 held.count += 1;
             }
-            let h = f.normed(p, b.attn_norm, h);
+            let h = f.normalize(p, b.attn_norm, h);
             for (heads, output) in b.mix(p, f, i, (h, &mut None)) {
                 x = match anew {
                     true => p.matmul("out", heads, vec![output]),
                     false => p.matmul_add(heads, output, x),
                 };
             }
-            let h = mixed(p, f, &held, *ffn, x);
-            let h = f.normed(p, b.ffn_norm, h);
+            let h = mix_held(p, f, &held, *ffn, x);
+            let h = f.normalize(p, b.ffn_norm, h);
             if let Some(ffn) = &b.ffn {
                 x = ffn.run(p, f, (i, h, None), None, x);
             }
         }
-        mixed(p, f, &held, self.head, x)
+        mix_held(p, f, &held, self.head, x)
     }
 }
 
 /// Streams that were set aside and `x` `[n, dim]`, by a softmax of what their norms are times the weights.
-fn mixed(p: &mut Builder, f: &Family, held: &Held, weight: Weight, x: Val) -> Val {
+fn mix_held(p: &mut Builder, f: &Family, held: &Held, weight: Weight, x: Val) -> Val {
     if held.count == 0 {
         return x;
     }

@@ -1,7 +1,7 @@
 //! Qwen 4's streams: each block takes the mean of all, of which every column is normed and gated; every stream gets what the block
 //! gives times a factor of its own.
 
-use crate::decoder::streams::{cols, scaled, Connection, Streams};
+use crate::decoder::streams::{cols, scale_part, Connection, Streams};
 use crate::decoder::{Decoder, Family, Forward, Stack};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, General, Join, MatPart, Mix, NormKind, Normalize, Val, Weight};
@@ -54,7 +54,7 @@ impl Gated {
     }
 
     /// Every stream by itself through a norm, into `out`.
-    fn normed(&self, p: &mut Builder, f: &Family, streams: Val, out: Val) {
+    fn normalize_each(&self, p: &mut Builder, f: &Family, streams: Val, out: Val) {
         let (x, out) = (cols(streams, 0, f.c.n_embd), cols(out, 0, f.c.n_embd));
         let (kind, weight, len, eps) = (NormKind::Rms, Some(self.norm), f.c.n_embd, f.c.eps);
         let groups = self.count;
@@ -62,9 +62,9 @@ impl Gated {
     }
 
     /// The mean of normed streams, gated, into `out` `[n, dim]`.
-    fn mean(&self, p: &mut Builder, f: &Family, normed: Val, out: Val) -> Val {
+    fn average(&self, p: &mut Builder, f: &Family, normed: Val, out: Val) -> Val {
         let (dim, part) = (f.c.n_embd, 1.0 / self.count as f32);
-        let low = p.matmul("gate_low", normed, vec![scaled(self.down, part)]); // [n, rank]
+        let low = p.matmul("gate_low", normed, vec![scale_part(self.down, part)]); // [n, rank]
         let all = p.all(low);
         p.map_into(all, (1, all.stride), (Act::Silu, Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
         let gates = p.matmul("gates", low, vec![self.up]); // [n, streams * dim]
@@ -83,10 +83,10 @@ impl Gated {
 impl Connection for Gated {
     fn take(&self, p: &mut Builder, f: &Family, streams: Val) -> (Val, Val) {
         let normed = p.parts("streams_h", self.count * f.c.n_embd);
-        self.normed(p, f, streams, normed);
+        self.normalize_each(p, f, streams, normed);
         let shares = match self.shares {
             Some(shares) => {
-                let shares = p.matmul("shares", normed, vec![scaled(shares, 1.0 / self.count as f32)]); // [n, streams]
+                let shares = p.matmul("shares", normed, vec![scale_part(shares, 1.0 / self.count as f32)]); // [n, streams]
                 let all = p.all(shares);
                 let twice = (Act::Sigmoid, Arg::Cols(all), 2.0);
                 p.map_into(all, (1, self.count), twice, (Join::Add, Arg::Number(0.0)));
@@ -95,7 +95,7 @@ impl Connection for Gated {
             None => normed,
         };
         let x = p.parts("x", f.c.n_embd);
-        (self.mean(p, f, normed, x), shares)
+        (self.average(p, f, normed, x), shares)
     }
 
     /// Streams plus what a block gives, `[n, dim]`, times each one's factor.
@@ -109,9 +109,9 @@ impl Connection for Gated {
     /// The head's product takes the streams' mean as it is, without a norm.
     fn finish(&self, p: &mut Builder, f: &Family, d: &Decoder, streams: Val) -> Val {
         let normed = p.outputs("streams_h", self.count * f.c.n_embd);
-        self.normed(p, f, streams, normed);
+        self.normalize_each(p, f, streams, normed);
         let x = p.outputs("h_out", f.c.n_embd);
-        let h = self.mean(p, f, normed, x);
+        let h = self.average(p, f, normed, x);
         d.head.multiply(p, f, h)
     }
 }
