@@ -230,10 +230,6 @@ const IN_CIRCLES_YET: &[(&str, &[(&str, &str)])] = &[
     ("hub/src", &[("cache", "http"), ("http", "cache"), ("ollama", "source"), ("source", "ollama")]),
     ("lower/src", &[("target", "megakernel"), ("product", "megakernel")]),
     (
-        "model/src/decoder",
-        &[("hyper", "streams"), ("gated_streams", "streams"), ("streams", "hyper"), ("streams", "gated_streams")],
-    ),
-    (
         "lower/src/megakernel",
         &[
             ("attention", "config"),

@@ -92,7 +92,7 @@ impl LayerSpec {
     }
 }
 
-/// A family: what differs between decoders. [`Family::of`] gives llama's.
+/// A family: what differs between decoders. [`Family::llama`] gives llama's.
 #[derive(Clone, Debug)]
 pub struct Family {
     /// Hyper-parameters.
@@ -122,11 +122,11 @@ pub struct Family {
 }
 
 impl Family {
-    /// As llama.
+    /// A family like llama, by the file's keys.
     ///
     /// # Errors
-    /// As [`Config::from_gguf`].
-    pub fn of(gguf: &Gguf) -> Result<Family> {
+    /// `bad_hparam` with the key, `missing_key`.
+    pub fn llama(gguf: &Gguf) -> Result<Family> {
         let c = Config::from_gguf(gguf)?;
         let layer = |i: usize| LayerSpec {
             mix: match c.n_head[i] > 0 && c.n_head_kv[i] > 0 {
@@ -171,17 +171,17 @@ impl Family {
         })
     }
 
-    /// As llama, with halves rotated.
+    /// A family like llama whose halves of heads rotate, by the file's keys.
     ///
     /// # Errors
-    /// As [`Family::of`].
+    /// `bad_hparam` with the key, `missing_key`.
     pub fn neox(gguf: &Gguf) -> Result<Family> {
-        let mut f = Family::of(gguf)?;
+        let mut f = Family::llama(gguf)?;
         f.rotation.style = RopeStyle::Neox;
         Ok(f)
     }
 
-    /// With norms by mean and deviation.
+    /// The family with norms by mean and deviation.
     #[must_use]
     pub fn layer_norm(mut self) -> Family {
         self.c.eps = self.c.layer_eps;
@@ -199,17 +199,17 @@ impl Family {
         self.layers.iter_mut().for_each(|layer| layer.ffn.act = act);
     }
 
-    /// Without rotation.
+    /// The family without rotation.
     #[must_use]
     pub fn no_rope(mut self) -> Family {
         self.layers.iter_mut().for_each(|layer| layer.rope = None);
         self
     }
 
-    /// File → plan.
+    /// The plan of the file.
     ///
     /// # Errors
-    /// Everything wrong with the file's tensors.
+    /// Everything that is wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
         self.check_masks(&Reader::new(gguf)?)?;
         self.check_shared_keys(gguf)?;

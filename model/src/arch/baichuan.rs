@@ -6,7 +6,7 @@ use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     if f.c.n_layer == 40 {
         f = f.no_rope();
         f.attention.alibi = Some(8.0);

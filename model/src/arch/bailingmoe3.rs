@@ -9,7 +9,7 @@ use pumex_plan::{Gating, Plan, RopeStyle};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let latent = f.read_mla(&r)?;
     f.attention.scale = None;
     let delta = KimiDelta::read(&f, &r)?;

@@ -15,7 +15,7 @@ const PICTURES: Range<usize> = 4..8196;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     f.attention.qk_norm.kind = Some((NormKind::Layer, 1e-5));
     let swin = r.flag("swin_norm", false)?;
     if swin {

@@ -8,7 +8,7 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.layer_norm();
+    let mut f = Family::llama(gguf)?.layer_norm();
     f.residual.parallel = Parallel::Shared;
     f.output.scale = r.factor("logit_scale", 1.0)?;
     let sliding = f.must_slide_by_keys(&r, 4, false, SlidingRope::Same)?;

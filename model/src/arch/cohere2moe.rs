@@ -8,7 +8,7 @@ use pumex_plan::{Gating, NormKind, Plan};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.layer_norm();
+    let mut f = Family::llama(gguf)?.layer_norm();
     if r.has("attention.layer_norm_rms_epsilon") && r.float("attention.layer_norm_rms_epsilon", None, 0.0, 1.0)? > 0.0 {
         f.norms.kind = NormKind::Rms;
     }

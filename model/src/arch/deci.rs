@@ -6,5 +6,5 @@ use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::of(gguf)?.plan(gguf)
+    Family::llama(gguf)?.plan(gguf)
 }

@@ -22,10 +22,10 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// Latent attention in every layer, experts after the first layers; by `gating` if the file does not say.
 ///
 /// # Errors
-/// As [`Family::of`].
+/// What is wrong with the file's keys.
 pub fn latent(gguf: &Gguf, gating: Gating) -> Result<Family> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let latent = f.read_mla(&r)?;
     f.mix(|_| true, LatentAttention(latent));
     f.dense_first(&r)?;

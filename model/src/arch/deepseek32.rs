@@ -6,7 +6,7 @@ use crate::decoder::{Indexer, Keys};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, RopeStyle};
 
-/// Of the norms of an indexer's keys.
+/// Epsilon of the norms of an indexer's keys.
 pub const INDEX_EPS: f32 = 1e-6;
 
 /// File → plan.
@@ -18,7 +18,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// heads rotate by pairs of `style`.
 ///
 /// # Errors
-/// As [`Family::of`](crate::decoder::Family::of).
+/// What is wrong with the file's keys.
 pub fn sparse(
     gguf: &Gguf,
     (gating, style): (Gating, RopeStyle),

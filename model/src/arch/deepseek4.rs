@@ -18,7 +18,7 @@ const USUAL_CONTEXT: usize = 8192;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let n = f.c.n_layer;
     let every = r.by_layer("attention.compress_ratios", n, None, 1 << 16)?;
     if let Some(bad) = every.iter().find(|n| **n > 0 && !BLOCKS.contains(n)) {

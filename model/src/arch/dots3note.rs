@@ -10,7 +10,7 @@ use pumex_plan::{Gating, Mask, Plan, RopeStyle, MAX_HEAD_DIM};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let latent = f.read_mla(&r)?;
     f.attention.scale = None;
     let rank = r.int("attention.kv_lora_rank_swa", None, 8, (MAX_HEAD_DIM - latent.rope.min(MAX_HEAD_DIM)) as u64)?;

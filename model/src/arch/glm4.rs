@@ -8,7 +8,7 @@ use pumex_plan::{Plan, RopeStyle};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     // Those that see pictures rotate halves.
     if f.read_sections(&r, false)? {
         f.rotation.style = RopeStyle::Neox;

@@ -14,7 +14,7 @@ const STREAMS: u64 = 4;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
+    let mut f = Family::llama(gguf)?.no_rope();
     let latent = f.read_mla(&r)?;
     f.attention.scale = None;
     if latent.rope > 0 {

@@ -8,7 +8,7 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     granite(&mut f, &r)?;
     rotate_by_key(&mut f, &r)?;
     f.embedding.vectors.read_mapping(&r, f.c.n_layer)?;
@@ -18,9 +18,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// Those with experts, which always rotate.
 ///
 /// # Errors
-/// As [`Family::of`].
+/// What is wrong with the file's keys.
 pub fn with_experts(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     granite(&mut f, &Reader::new(gguf)?)?;
     f.plan(gguf)
 }

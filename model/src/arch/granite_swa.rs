@@ -8,7 +8,7 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     super::granite::granite(&mut f, &r)?;
     f.must_slide_by_keys(&r, 0, false, SlidingRope::Same)?;
     if let Some(rotates) = r.is_flags("attention.rope_pattern", f.c.n_layer)? {

@@ -12,7 +12,7 @@ use switch::Switch;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     super::granite::granite(&mut f, &r)?;
     super::granite::rotate_by_key(&mut f, &r)?;
     let n = r.int("adapters.count", None, 0, 4096)?;

@@ -8,7 +8,7 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     super::granite::granite(&mut f, &r)?;
     f.mix(|layer| layer.kv_heads == 0, Mamba2(Recurrent::read(&r)?));
     super::granite::rotate_by_key(&mut f, &r)?;

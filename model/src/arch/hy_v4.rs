@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let latent = f.read_mla(&r)?;
     f.attention.scale = None;
     f.mix(|_| true, LatentAttention(latent));

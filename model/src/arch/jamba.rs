@@ -8,7 +8,7 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
+    let mut f = Family::llama(gguf)?.no_rope();
     f.mix(|layer| layer.kv_heads == 0, Mamba1(Recurrent::read(&r)?));
     for (i, layer) in f.layers.iter_mut().enumerate() {
         layer.ffn.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();

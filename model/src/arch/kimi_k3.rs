@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
+    let mut f = Family::llama(gguf)?.no_rope();
     let latent = f.read_mla(&r)?;
     f.attention.scale = None;
     let delta = KimiDelta::read(&f, &r)?.bounded(&r)?;

@@ -8,7 +8,7 @@ use pumex_plan::{Gating, Plan};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
+    let mut f = Family::llama(gguf)?.no_rope();
     let latent = f.read_mla(&r)?;
     let delta = KimiDelta::read(&f, &r)?;
     f.mix(|layer| layer.kv_heads == 0, delta);

@@ -12,7 +12,7 @@ const CHUNK: usize = 8192;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let chunked = f.c.window > 0 || !r.has("attention.sliding_window");
     let step = r.int("interleave_moe_layer_step", None, 0, 1024)?;
     if chunked {

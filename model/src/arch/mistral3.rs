@@ -8,7 +8,7 @@ use pumex_plan::{Plan, Temperature};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let scale = r.float("attention.temperature_scale", Some(0.0), -1e3, 1e3)?;
     if scale != 0.0 {
         let before = Some(f.c.n_ctx_train as u64);

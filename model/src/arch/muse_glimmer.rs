@@ -8,7 +8,7 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     (f.embedding.normed, f.norms.after, f.norms.after_eps) = (true, Some(Norms::AFTER), Some(1e-8));
     let sliding = f.must_slide_by_keys(&r, 4, false, SlidingRope::Unscaled(r.sliding_base(f.c.rope_base)?))?;
     f.rope_in(&sliding);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let most = (1024 / f.c.n_layer).max(1) as u64;
     let times = r.int("num_loops", Some(1), 1, most)?;
     f.layers = vec![f.layers; times].concat();

@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
+    let mut f = Family::llama(gguf)?.no_rope();
     let mamba = Rc::new(Mamba2(Recurrent::read(&r)?));
     f.activate(Act::ReluSquared);
     f.norms.ffn = "attn_norm";

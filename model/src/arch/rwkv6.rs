@@ -20,10 +20,10 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// Layers of RWKV: heads of one size, nothing rotated.
 ///
 /// # Errors
-/// As [`Family::of`].
+/// What is wrong with the file's keys.
 pub fn rwkv(gguf: &Gguf, mix: Rc<dyn Mix>) -> Result<Family> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
+    let mut f = Family::llama(gguf)?.no_rope();
     let size = r.int("wkv.head_size", None, 8, 1024)?;
     if !f.c.n_embd.is_multiple_of(size) {
         return Err(r.bad("wkv.head_size", &format!("a divisor of embedding_length {}", f.c.n_embd), size));

@@ -6,7 +6,7 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?.layer_norm().no_rope();
+    let mut f = Family::llama(gguf)?.layer_norm().no_rope();
     f.activate(Act::Gelu);
     f.plan(gguf)
 }

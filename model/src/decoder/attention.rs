@@ -110,11 +110,11 @@ impl Mix for Attention {
 struct AttentionWeights {
     /// q, k and v, side by side; one or three matrices.
     qkv: Vec<MatPart>,
-    /// Of q, of k and of v, where the matrix is one and the biases are three.
+    /// Biases of q, of k and of v, where the matrix is one and the biases are three.
     biases: [Option<Weight>; 3],
     /// Whether keys are the values too, before their norm.
     keys_are_values: bool,
-    /// Instead of the product with v.
+    /// What gives values instead of the product with v.
     values: Option<Box<dyn GiveValues>>,
     q_norm: Option<HeadNorm>,
     k_norm: Option<HeadNorm>,

@@ -10,11 +10,11 @@ use pumex_plan::{Builder, NormKind, Val, Weight};
 pub struct Beside {
     dense: Dense,
     experts: Experts,
-    /// Of the layer's input, which the experts take instead of what attention gives.
+    /// Norm of the layer's input, which the experts take instead of what attention gives.
     input_norm: Option<LayerNorm>,
-    /// Of what attention gives, before the experts.
+    /// Norm of what attention gives, before the experts.
     experts_norm: Option<LayerNorm>,
-    /// Of what the dense block and what the experts give.
+    /// Norms of what the dense block and of what the experts give.
     post_norms: [Option<LayerNorm>; 2],
     /// `[dim]`, of the router's input, which is normed without weights then.
     router_scale: Option<Weight>,

@@ -36,11 +36,11 @@ struct Delta {
     spec: DeltaNet,
     /// `[2 * groups * state + inner, dim]`: queries, keys, values.
     qkv: Option<(MatPart, MatPart)>,
-    /// As stored once: queries, keys, values and gates, group by group.
+    /// In older files: queries, keys, values and gates, group by group.
     qkvz: Option<MatPart>,
     /// `[heads, dim]`: how much is written, how much fades.
     beta_alpha: Option<[MatPart; 2]>,
-    /// As stored once, group by group.
+    /// In older files: both, group by group.
     ba: Option<MatPart>,
     conv: Weight,
     dt: Weight,
@@ -251,7 +251,7 @@ struct Kda {
     /// `[heads]`
     a: Weight,
     beta: MatPart,
-    /// The gate, likewise.
+    /// The gate: one product, or down and up.
     gate: Vec<MatPart>,
     norm: Weight,
     /// `[dim, heads * state]`

@@ -18,7 +18,7 @@ pub struct Dense {
     /// Whether `up` has both.
     fused: bool,
     ffn: usize,
-    /// Of gate and up.
+    /// Limit of gate and up.
     limit: Option<Limit>,
     /// Gates that are less than so many deviations above their mean are none.
     sparse: Option<f32>,

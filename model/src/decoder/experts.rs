@@ -28,11 +28,11 @@ pub struct Moe {
     pub gating: Gating,
     /// Whether weights are made to sum up to 1.
     pub normalized: bool,
-    /// Of the weights.
+    /// Factor of the weights.
     pub scale: f32,
     /// Groups of experts.
     pub groups: Option<Groups>,
-    /// Of the gate.
+    /// Activation of the gate.
     pub act: Act,
     /// Whether rows are weighted before the experts instead of after them.
     pub weighs_input: bool,
@@ -85,15 +85,15 @@ pub struct Experts {
     /// `[experts]`, added where experts are chosen.
     selection: Option<Weight>,
     gate: Option<ExpertPart>,
-    /// Or both, `[experts, 2 * ffn, dim]`.
+    /// `[experts, ffn, dim]`, or gate and up, `[experts, 2 * ffn, dim]`.
     up: ExpertPart,
     fused: bool,
     down: ExpertPart,
-    /// Of gate, up and down, `[experts, m]`.
+    /// Biases of gate, up and down, `[experts, m]`.
     biases: [Option<Weight>; 3],
     ffn: usize,
     top_k: TopK,
-    /// Of gate and up.
+    /// Limit of gate and up.
     limit: Option<Limit>,
     small: Option<Box<dyn AddSmall>>,
     /// `[vocab, used]`: which a row uses by its id.
@@ -211,7 +211,7 @@ impl Experts {
         p.matmul_add(sum, MatPart { scale: latent.up.scale * times, ..latent.up }, out);
     }
 
-    /// Likewise, of rows as experts take them.
+    /// Adds the sum of the usual experts, for rows as these take them.
     fn run_routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
         let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale * times, self.scales())

@@ -36,7 +36,7 @@ pub struct Indexer {
     pub style: RopeStyle,
     /// Positions that are chosen.
     pub most: usize,
-    /// Of the norms.
+    /// Epsilon of the norms.
     pub eps: f32,
     /// Keys.
     pub keys: Keys,

@@ -9,20 +9,20 @@ use std::rc::Rc;
 
 /// What several families read off their keys.
 impl Family {
-    /// The first `leading_dense_block_count` layers have no experts.
+    /// Takes the experts from the first `leading_dense_block_count` layers.
     ///
     /// # Errors
-    /// `bad_hparam`, as all here.
+    /// `bad_hparam`.
     pub fn dense_first(&mut self, r: &Reader<'_>) -> Result<()> {
         let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
         self.layers.iter_mut().take(dense).for_each(|layer| layer.ffn.experts = false);
         Ok(())
     }
 
-    /// Routing as the keys have it; without them by `gating`, with weights as they come.
+    /// Reads how rows reach experts; without keys by `gating`, with weights as they come.
     ///
     /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn route_by_keys(&mut self, r: &Reader<'_>, gating: Gating) -> Result<()> {
         self.moe.gating = match r.int("expert_gating_func", Some(0), 0, 4)? {
             1 => Gating::Softmax,
@@ -35,10 +35,10 @@ impl Family {
         self.group(r)
     }
 
-    /// Where the keys do not say how wide an expert is, those that a row uses are together as wide as a block.
+    /// Makes the experts that a row uses together as wide as a block, where the keys do not say how wide one is.
     ///
     /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn experts_share_width(&mut self, r: &Reader<'_>) -> Result<()> {
         let own = r.by_layer("expert_feed_forward_length", self.c.n_layer, Some(&vec![0; self.c.n_layer]), 1 << 24)?;
         for (i, _) in own.iter().enumerate().filter(|(_, width)| **width == 0) {
@@ -47,10 +47,10 @@ impl Family {
         Ok(())
     }
 
-    /// Groups of experts, if there are several.
+    /// Reads groups of experts, if there are several.
     ///
     /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn group(&mut self, r: &Reader<'_>) -> Result<()> {
         let count = r.int("expert_group_count", Some(0), 0, 1024)?;
         if count > 1 {
@@ -64,7 +64,7 @@ impl Family {
         Ok(())
     }
 
-    /// Layers have experts where the file has a router for them, or products of experts that only a router can reach.
+    /// Gives layers experts where the file has a router for them, or products of experts that only a router can reach.
     pub fn experts_where_routed(&mut self, gguf: &Gguf) {
         let tensors = Tensors::of(gguf.meta().arch().unwrap_or_default());
         for (i, layer) in self.layers.iter_mut().enumerate() {
@@ -77,7 +77,7 @@ impl Family {
 
 /// What rows see of those that come later.
 impl Family {
-    /// Rows see all of their text, whatever the keys say.
+    /// Lets rows see all of their text, whatever the keys say.
     pub fn see_all(&mut self) {
         self.c.causal = false;
         self.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
@@ -98,7 +98,7 @@ impl Family {
 
 /// What layers share.
 impl Family {
-    /// Layers that read another one's keys and values must have heads like its.
+    /// Checks that layers that read another one's keys and values have heads like its.
     pub(super) fn check_shared_keys(&self, gguf: &Gguf) -> Result<()> {
         let shape = |l: &LayerSpec| [l.kv_heads, l.k_dim, l.v_dim];
         for (i, layer) in self.layers.iter().enumerate() {
@@ -115,13 +115,13 @@ impl Family {
 
 /// What hybrids and latent attention read off their keys.
 impl Family {
-    /// The layers that `are` mix rows so.
+    /// Lets the layers that `are` mix rows so.
     pub fn mix(&mut self, are: impl Fn(&LayerSpec) -> bool, mix: impl Mix + 'static) {
         let mix: Rc<dyn Mix> = Rc::new(mix);
         self.layers.iter_mut().filter(|layer| are(layer)).for_each(|layer| layer.mix = vec![mix.clone()]);
     }
 
-    /// Every layer mixes rows so, and does nothing else.
+    /// Lets every layer mix rows so, and do nothing else.
     pub fn only_mix(&mut self, mix: impl Mix + 'static) {
         self.mix(|_| true, mix);
         for layer in &mut self.layers {

@@ -50,7 +50,7 @@ struct MambaWeights {
     dt: Option<MatPart>,
     /// Mamba 2: `[heads]`.
     dt_bias: Option<Weight>,
-    /// Of the step, of keys and of queries.
+    /// Norms of the step, of keys and of queries.
     norms: [Option<LayerNorm>; 3],
     a: Weight,
     d: Weight,

@@ -72,7 +72,7 @@ impl Family {
         self.normalize_by(p, norm, self.c.eps, x)
     }
 
-    /// Likewise, with an epsilon of its own.
+    /// Rows through a norm with an epsilon of its own.
     pub(super) fn normalize_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
         match norm {
             None => x,
@@ -84,7 +84,7 @@ impl Family {
         }
     }
 
-    /// Likewise, part by part of a row; `output` takes the output rows alone.
+    /// Rows through a norm, each part of a row apart; `output` takes the output rows alone.
     pub(super) fn normalize_parts(&self, p: &mut Builder, norm: LayerNorm, eps: f32, (x, output): (Val, bool)) -> Val {
         let out = if output { p.outputs("h_out", p.width_of(x)) } else { p.parts("h", p.width_of(x)) };
         let len = p.width_of(x) / self.norms.groups;

@@ -64,7 +64,7 @@ impl Inputs {
 pub struct After {
     /// Gate, product back, and its norm.
     inputs: Option<(MatPart, MatPart, Option<LayerNorm>)>,
-    /// Of what the layer gives.
+    /// Factor of what the layer gives.
     pub scale: f32,
 }
 

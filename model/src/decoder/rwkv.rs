@@ -9,7 +9,7 @@ use pumex_plan::{
 
 /// Epsilon of the norm of what heads give.
 const HEAD_EPS: f32 = 64e-5;
-/// Of RWKV 7's logarithm of the decay: `e^-0.5`.
+/// Factor of RWKV 7's logarithm of the decay: `-e^-0.5`.
 const MOST_DECAY: f32 = -0.606_531;
 
 /// RWKV 6.
@@ -49,9 +49,9 @@ fn keep(f: &Family, l: &LayerSpec) -> LayerState {
 
 /// Weights of what RWKV 6 and 7 share.
 struct Common {
-    /// Of receptance, keys and values, `[dim or kv, dim]`.
+    /// Products that give receptance, keys and values, `[dim or kv, dim]`.
     rkv: [MatPart; 3],
-    /// Of what heads give.
+    /// Norm of what heads give.
     norm: Option<LayerNorm>,
     /// `[dim, dim]`
     output: MatPart,
@@ -81,7 +81,7 @@ impl Common {
 struct TimeMix6 {
     common: Common,
     lerp_x: Weight,
-    /// Of decay, keys, values, receptance and gate: `[5, dim]`, or five of `[dim]`.
+    /// How much of the row before comes into decay, keys, values, receptance and gate: `[5, dim]`, or five of `[dim]`.
     lerps: Vec<Weight>,
     /// `[5 * extra, dim]` and `[5, dim, extra]`
     mix: (MatPart, Weight),
@@ -194,10 +194,11 @@ impl Mixer for TimeMix6 {
 /// Weights of RWKV 7's time mixing.
 struct TimeMix7 {
     common: Common,
-    /// Of receptance, decay, keys, values, learning rate and, if there is one, gate: `[5 or 6, dim]`.
+    /// How much of the row before comes into receptance, decay, keys, values, learning rate and gate, if there is one:
+    /// `[5 or 6, dim]`.
     lerps: Weight,
     parts: usize,
-    /// Of the decay, the learning rate and the first layer's values: `[dim]`, down and up.
+    /// Biases `[dim]`, and products down and up, of the decay, the learning rate and the first layer's values.
     decay: (Weight, [MatPart; 2]),
     rate: (Weight, [MatPart; 2]),
     value: (Weight, [MatPart; 2]),

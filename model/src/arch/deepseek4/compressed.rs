@@ -23,7 +23,7 @@ pub struct Blocks {
     pub window: usize,
     /// Positions of a context.
     pub n_ctx: usize,
-    /// Of what chooses among short blocks: heads, columns of a head, and how many are chosen.
+    /// What chooses among short blocks: heads, columns of a head, and how many are chosen.
     pub index: [usize; 3],
 }
 

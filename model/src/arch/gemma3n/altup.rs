@@ -195,12 +195,12 @@ fn cols(val: Val, at: usize, stride: usize) -> Cols {
     Cols { val, at, stride }
 }
 
-/// Of each group of columns, `[n, groups]`.
+/// Lengths of groups of columns, `[n, groups]`.
 fn length(p: &mut Builder, x: Cols, groups: usize, len: usize) -> Val {
     p.dot((groups, len), Arg::Cols(x), Arg::Cols(x), (Act::Sqrt, 1.0))
 }
 
-/// Groups of columns, made as long as `to` `[n, 1]`.
+/// Makes groups of columns as long as `to` `[n, 1]`.
 fn lengthen(p: &mut Builder, x: Cols, groups: usize, len: usize, to: Val) {
     let by = cols(length(p, x, groups, len), 0, 1);
     p.map_into(by, (groups, 1), (Act::Inverse, Arg::Cols(by), 1.0), (Join::Mul, Arg::Cols(cols(to, 0, 0))));

@@ -15,9 +15,9 @@ pub struct Switch {
     pub ids: Vec<usize>,
     /// Whose rows of the embedding stand for theirs.
     pub instead: Vec<usize>,
-    /// Of the scores, either way.
+    /// Size of the scores, either way.
     pub gain: f32,
-    /// Of the adapters.
+    /// Rank of the adapters.
     pub rank: usize,
 }
 

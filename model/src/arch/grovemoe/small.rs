@@ -11,7 +11,7 @@ pub struct Grove {
     pub sharing: usize,
     /// Width of a small one.
     pub ffn: usize,
-    /// Of what they add.
+    /// Factor of what they add.
     pub scale: f32,
 }
 
@@ -29,7 +29,7 @@ struct GroveWeights {
     /// `[small, dim, ffn]`
     down: Weight,
     sizes: Grove,
-    /// Of the usual experts, as many as a row has small ones.
+    /// How many usual experts there are, and how many small ones a row has.
     top_k: TopK,
 }
 

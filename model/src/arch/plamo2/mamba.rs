@@ -32,7 +32,7 @@ struct PlamoWeights {
     dt: MatPart,
     dt_bias: Weight,
     few: usize,
-    /// Of keys, of queries and of what becomes steps.
+    /// Norms of keys, of queries and of what becomes steps.
     norms: [Weight; 3],
     /// `[heads]`
     a: Weight,
