@@ -13,6 +13,14 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.plan(gguf)
 }
 
+/// Nomic BERT, which rotates, with SwiGLU.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn rotate(gguf: &Gguf) -> Result<Plan> {
+    encoder(gguf)?.plan(gguf)
+}
+
 /// What encoders share.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! StarCoder 1: learned positions, norms by mean and deviation, GELU.
+//! StarCoder 1 and GPT-2: learned positions, norms by mean and deviation, GELU.
 
 use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};

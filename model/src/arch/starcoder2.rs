@@ -1,4 +1,4 @@
-//! StarCoder 2: norms by mean and deviation, GELU, biases.
+//! StarCoder 2 and CodeShell: norms by mean and deviation, GELU, biases.
 
 use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};

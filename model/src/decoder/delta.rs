@@ -181,7 +181,14 @@ fn make_unit(p: &mut Builder, eps: f32, x: Cols, (groups, len): (usize, usize)) 
 }
 
 /// A norm of each head's columns, gated afterwards.
-fn normalize_heads(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight, (act, by): (Act, Cols)) {
+fn normalize_heads(
+    p: &mut Builder,
+    f: &Family,
+    x: Cols,
+    (groups, len): (usize, usize),
+    weight: Weight,
+    (act, by): (Act, Cols),
+) {
     let (kind, weight, eps) = (NormKind::Rms, Some(weight), f.c.eps);
     let gate = Some(NormGate { cols: by, act, first: false });
     p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate, eps, out: x }));
