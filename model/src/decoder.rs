@@ -25,7 +25,7 @@ pub mod streams;
 mod tables;
 mod vectors;
 
-pub use attention::{Attention, AttentionOptions, GiveValues, QkNorm, QkPlace, Values};
+pub use attention::{Attention, AttentionOptions, GiveValues, HeadGate, QkNorm, QkPlace, Values};
 pub use block::{Block, Parallel, Residual};
 pub use delta::{DeltaNet, KimiDelta};
 pub use experts::{AddSmall, BesideExperts, Moe, SmallExperts};
@@ -78,8 +78,6 @@ pub struct LayerSpec {
     pub values: Option<Rc<dyn Values>>,
     /// The feed-forward block.
     pub ffn: FeedForward,
-    /// What the residual stream behind the layer is multiplied with.
-    pub out_scale: f32,
 }
 
 impl LayerSpec {
@@ -151,7 +149,6 @@ impl Family {
                 sparse: None,
                 by_id: false,
             },
-            out_scale: 1.0,
         };
         let table = Table { dims: c.rope_dims, base: c.rope_base, scaling: c.scaling, factors: true };
         let (predicting, unread) = ((c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")), ["cls", "dense_"]);

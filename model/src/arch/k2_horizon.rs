@@ -4,9 +4,9 @@
 mod values;
 
 use crate::config::Reader;
-use crate::decoder::Family;
+use crate::decoder::{Family, HeadGate};
 use pumex_gguf::{Gguf, Result};
-use pumex_plan::{Act, Gating, Plan, TopK};
+use pumex_plan::{Gating, Plan, TopK};
 use std::rc::Rc;
 use values::ValueExperts;
 
@@ -20,8 +20,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         return Err(r.bad("attention.group_norm_groups", &what, f.norms.groups));
     }
     f.attention.qk_norm.by_head = true;
-    // log2(1 + 2^x) is softplus of x * ln 2, divided by ln 2.
-    (f.attention.gate_act, f.attention.gate_scale) = (Act::Softplus, std::f32::consts::LN_2);
+    f.attention.gate = HeadGate::SoftplusOf2;
     f.rotation.tables.iter_mut().for_each(|table| table.factors = false);
     if f.c.n_expert > 0 {
         f.dense_first(&r)?;

@@ -1,9 +1,10 @@
 //! RWKV 6: no attention, rows mixed with the one before and with a state.
 
 use crate::config::Reader;
-use crate::decoder::{Family, Mix, Rwkv6};
+use crate::decoder::{Decoder, Family, Forward, Mix, Rwkv6, Stack};
+use crate::weights::Weights;
 use pumex_gguf::{Gguf, Result};
-use pumex_plan::Plan;
+use pumex_plan::{Builder, Plan, Val};
 use std::rc::Rc;
 
 /// File → plan.
@@ -11,8 +12,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = rwkv(gguf, Rc::new(Rwkv6))?.layer_norm();
     f.norms.ffn = "attn_norm_2";
     let every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
-    for (i, layer) in f.layers.iter_mut().enumerate() {
-        layer.out_scale = if every > 0 && (i + 1).is_multiple_of(every) { 0.5 } else { 1.0 };
+    if every > 0 {
+        f.stack = Rc::new(Halving(every));
     }
     f.plan(gguf)
 }
@@ -38,4 +39,27 @@ pub fn rwkv(gguf: &Gguf, mix: Rc<dyn Mix>) -> Result<Family> {
         (layer.k_dim, layer.v_dim, layer.ffn.experts) = (size, size, false);
     }
     Ok(f)
+}
+
+/// Layers that halve the residual stream each so many, whose weights are made for that.
+#[derive(Clone, Copy, Debug)]
+struct Halving(usize);
+
+impl Stack for Halving {
+    fn declare(&self, _w: &mut Weights<'_>, _f: &Family) -> Box<dyn Forward> {
+        Box::new(*self)
+    }
+}
+
+impl Forward for Halving {
+    fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
+        let (mut x, mut handed) = (x, None);
+        for (i, block) in d.blocks.iter().enumerate() {
+            x = block.run(p, f, i, (x, &mut handed));
+            x = block.after.run(p, f, i, None, x);
+            x = p.scale(x, if (i + 1).is_multiple_of(self.0) { 0.5 } else { 1.0 });
+            f.end_layer(p, i, x);
+        }
+        x
+    }
 }

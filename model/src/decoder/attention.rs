@@ -27,11 +27,7 @@ pub struct AttentionOptions {
     /// Whether queries come with a gate of what heads give, side by side.
     pub q_gated: bool,
     /// What becomes of the gate of what heads give, where that has a product of its own.
-    pub gate_act: Act,
-    /// What that gate is multiplied with before, and divided by afterwards.
-    pub gate_scale: f32,
-    /// Factor of the product after attention.
-    pub out_scale: f32,
+    pub gate: HeadGate,
 }
 
 impl AttentionOptions {
@@ -44,10 +40,31 @@ impl AttentionOptions {
         qk_norm: QkNorm { kind: None, by_head: false, place: QkPlace::Before },
         v_norm: false,
         q_gated: false,
-        gate_act: Act::Sigmoid,
-        gate_scale: 1.0,
-        out_scale: 1.0,
+        gate: HeadGate::Sigmoid,
     };
+}
+
+/// What becomes of a gate `x` before it is multiplied with what heads give.
+#[derive(Clone, Copy, Debug)]
+pub enum HeadGate {
+    /// Its sigmoid.
+    Sigmoid,
+    /// `ln(1 + e^x)`
+    Softplus,
+    /// `log2(1 + 2^x)`
+    SoftplusOf2,
+}
+
+impl HeadGate {
+    /// The activation, and what `x` is multiplied with before and divided by afterwards.
+    fn act(self) -> (Act, f32) {
+        match self {
+            HeadGate::Sigmoid => (Act::Sigmoid, 1.0),
+            HeadGate::Softplus => (Act::Softplus, 1.0),
+            // Softplus of x * ln 2, divided by ln 2.
+            HeadGate::SoftplusOf2 => (Act::Softplus, std::f32::consts::LN_2),
+        }
+    }
 }
 
 /// Norms of q and k, which are there if the file has their weights.
@@ -219,81 +236,16 @@ impl AttentionWeights {
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
             index: Indexed::declare(w, f, i, dim),
-            output: {
-                let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
-                MatPart { scale: output.scale * f.attention.out_scale, ..output }
-            },
+            output: w.linear(&name("output"), dim, l.heads * l.v_dim),
         }
     }
 
-    /// Biases that the products have not, and limits.
-    fn add_biases(&self, p: &mut Builder, f: &Family, l: &LayerSpec, qkv: Val) {
-        let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
-        let mut at = 0;
-        for (bias, width) in self.biases.iter().zip(widths) {
-            if let Some(bias) = bias {
-                let cols = Cols { val: qkv, at, stride: width };
-                p.map_into(cols, (1, width), (Act::Same, Arg::Cols(cols), 1.0), (Join::Add, Arg::Weight(*bias)));
-            }
-            at += width;
-        }
-        if let Some(limit) = f.attention.clamp {
-            let all = p.all(qkv);
-            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
-            p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
-        }
-    }
-
-    fn normalize_heads(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
-        let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
-        let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
-        let (kind, eps) = f.attention.qk_norm.kind.unwrap_or((f.norms.kind, f.c.eps));
-        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
-    }
-
-    fn gate(&self, p: &mut Builder, f: &Family, l: &LayerSpec, h: Val, out: Val) -> Val {
-        if let Some(gate) = self.gate {
-            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.attention.gate_scale, ..gate }]);
-            let all = Cols { val: out, at: 0, stride: l.v_dim };
-            let by = match p.width_of(gate) == l.heads {
-                true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
-                false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
-            };
-            p.map_into(
-                all,
-                (l.heads, l.v_dim),
-                (f.attention.gate_act, by, 1.0 / f.attention.gate_scale),
-                (Join::Mul, Arg::Cols(all)),
-            );
-        }
-        match self.sub_norm {
-            Some(LayerNorm { weight, bias }) => p.normalize(f.norms.kind, out, weight, bias, f.c.eps),
-            None => out,
-        }
-    }
-}
-
-impl Mixer for AttentionWeights {
-    fn output(&self) -> MatPart {
-        self.output
-    }
-
-    /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
-    fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
-        let Rows { h, layer: l, state: layer, handed: list } = rows;
-        if let Some(index) = &self.index {
-            *list = index.run(p, f, l, (h, h));
-        }
-        let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
-        spec.v_dim = l.v_dim;
-        spec.mask = l.mask;
-        spec.soft_cap = f.attention.cap;
-        spec.sinks = self.sinks;
-        spec.alibi = f.attention.alibi;
-        spec.chosen = l.index.choose(*list);
+    /// Queries, keys and values of normed rows `h` `[n, dim]`: the product, and `[n, heads * k_dim + kv_heads * (k_dim + v_dim)]`, which
+    /// is the product if that has them side by side.
+    fn multiply(&self, p: &mut Builder, f: &Family, l: &LayerSpec, (h, spec): (Val, &AttentionSpec)) -> (Val, Val) {
         let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
         let qkv = match f.attention.q_gated {
-            true => part_gates(p, &spec, product),
+            true => part_gates(p, spec, product),
             false if p.width_of(product) < spec.qkv_width() => {
                 let (all, wide) = (p.parts("qkv", spec.qkv_width()), p.width_of(product));
                 p.copy_into(p.all(product), p.all(all), 1, wide);
@@ -315,7 +267,11 @@ impl Mixer for AttentionWeights {
             self.normalize_heads(p, f, Some(bare), v, l.kv_heads, l.v_dim);
         }
         self.add_biases(p, f, l, qkv);
+        (product, qkv)
+    }
 
+    /// Norms and rotates queries and keys in place, and keeps keys and values; says what scores are to be multiplied with.
+    fn rotate(&self, p: &mut Builder, f: &Family, l: &LayerSpec, (qkv, spec): (Val, AttentionSpec)) -> f32 {
         let table = l.rope.map(|t| f.rotation.tables[t]);
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
         let whole = table.is_some_and(|t| t.dims == l.k_dim);
@@ -377,6 +333,72 @@ impl Mixer for AttentionWeights {
                 p.rope_kv(qkv, spec, kept);
             }
         }
+        scale
+    }
+
+    /// Adds biases that the products have not, and limits what comes out.
+    fn add_biases(&self, p: &mut Builder, f: &Family, l: &LayerSpec, qkv: Val) {
+        let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let mut at = 0;
+        for (bias, width) in self.biases.iter().zip(widths) {
+            if let Some(bias) = bias {
+                let cols = Cols { val: qkv, at, stride: width };
+                p.map_into(cols, (1, width), (Act::Same, Arg::Cols(cols), 1.0), (Join::Add, Arg::Weight(*bias)));
+            }
+            at += width;
+        }
+        if let Some(limit) = f.attention.clamp {
+            let all = p.all(qkv);
+            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
+            p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
+        }
+    }
+
+    fn normalize_heads(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
+        let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
+        let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
+        let (kind, eps) = f.attention.qk_norm.kind.unwrap_or((f.norms.kind, f.c.eps));
+        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
+    }
+
+    fn gate(&self, p: &mut Builder, f: &Family, l: &LayerSpec, h: Val, out: Val) -> Val {
+        if let Some(gate) = self.gate {
+            let (act, scale) = f.attention.gate.act();
+            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * scale, ..gate }]);
+            let all = Cols { val: out, at: 0, stride: l.v_dim };
+            let by = match p.width_of(gate) == l.heads {
+                true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
+                false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
+            };
+            p.map_into(all, (l.heads, l.v_dim), (act, by, 1.0 / scale), (Join::Mul, Arg::Cols(all)));
+        }
+        match self.sub_norm {
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norms.kind, out, weight, bias, f.c.eps),
+            None => out,
+        }
+    }
+}
+
+impl Mixer for AttentionWeights {
+    fn output(&self) -> MatPart {
+        self.output
+    }
+
+    /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
+    fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
+        let Rows { h, layer: l, state: layer, handed: list } = rows;
+        if let Some(index) = &self.index {
+            *list = index.run(p, f, l, (h, h));
+        }
+        let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
+        spec.v_dim = l.v_dim;
+        spec.mask = l.mask;
+        spec.soft_cap = f.attention.cap;
+        spec.sinks = self.sinks;
+        spec.alibi = f.attention.alibi;
+        spec.chosen = l.index.choose(*list);
+        let (product, qkv) = self.multiply(p, f, l, (h, &spec));
+        let scale = self.rotate(p, f, l, (qkv, spec));
         let out = p.attend(qkv, spec, scale); // [n, heads * v_dim]
         if f.attention.q_gated {
             let all = Cols { val: out, at: 0, stride: l.v_dim };

@@ -98,6 +98,6 @@ impl After {
         if let Some(back) = self.read_inputs(p, f, i, inputs, x) {
             p.add(back, 1.0, x);
         }
-        p.scale(x, f.layers[i].out_scale * self.scale)
+        p.scale(x, self.scale)
     }
 }
