@@ -4,6 +4,7 @@
 mod attention;
 mod beside;
 mod block;
+mod channel_mix;
 mod delta;
 mod dense;
 mod experts;

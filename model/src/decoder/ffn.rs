@@ -1,9 +1,9 @@
 //! Feed-forward blocks of the shared decoder: dense, of experts, of experts with a block that all rows take beside them.
 
 use super::beside::Beside;
+use super::channel_mix::ChannelMix;
 use super::dense::{early, late, Dense};
 use super::experts::Experts;
-use super::rwkv::ChannelMix;
 use super::{BesideExperts, Family, LayerNorm, Limit, Limited};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Join, MatPart, Val};
