@@ -29,22 +29,22 @@ pub fn encoder(gguf: &Gguf) -> Result<Family> {
     let mut f = Family::neox(gguf)?.layer_norm();
     f.output.rows = OutputRows::Embeddings;
     (f.norms.before, f.norms.stream, f.norms.last) = (false, true, None);
-    f.stack = Rc::new(NormedStream);
+    f.stack = Rc::new(PostNormStack);
     f.see_all();
     Ok(f)
 }
 
 /// Layers that norm the residual stream itself: `norm(x + mix(x))`, then `norm(x + ffn(x))`.
 #[derive(Debug)]
-struct NormedStream;
+struct PostNormStack;
 
-impl Stack for NormedStream {
+impl Stack for PostNormStack {
     fn declare(&self, _w: &mut Weights<'_>, _f: &Family) -> Box<dyn Forward> {
-        Box::new(NormedStream)
+        Box::new(PostNormStack)
     }
 }
 
-impl Forward for NormedStream {
+impl Forward for PostNormStack {
     fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         let mut x = x;
         for (i, b) in d.blocks.iter().enumerate() {

@@ -21,24 +21,24 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     if swin {
         (f.norms.before, f.norms.after) = (false, Some(["attn_norm", "ffn_norm"]));
     }
-    f.stack = Rc::new(Textual { swin });
+    f.stack = Rc::new(TextOnly { swin });
     f.plan(gguf)
 }
 
 /// Layers that give no picture.
 #[derive(Clone, Copy, Debug)]
-struct Textual {
+struct TextOnly {
     /// Whether feed-forward blocks take what attention gave alone.
     swin: bool,
 }
 
-impl Stack for Textual {
+impl Stack for TextOnly {
     fn declare(&self, _w: &mut Weights<'_>, _f: &Family) -> Box<dyn Forward> {
         Box::new(*self)
     }
 }
 
-impl Forward for Textual {
+impl Forward for TextOnly {
     fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         if !self.swin {
             return d.layers(p, f, x);

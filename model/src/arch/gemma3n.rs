@@ -30,7 +30,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.output.cap = Some(r.factor("final_logit_softcapping", 30.0)?);
     f.embedding.per_layer = Some(PerLayer { width: PER_LAYER, by_ids: true });
     f.layers.iter_mut().take(SPARSE.0).for_each(|layer| layer.ffn.sparse = Some(SPARSE.1));
-    f.stack = Rc::new(altup::Alternating(STREAMS));
+    f.stack = Rc::new(altup::AltUpStack(STREAMS));
     let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 5, false)?;
     f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));

@@ -28,7 +28,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.moe.latent = r.int("expert_latent_length", Some(0), 0, 1 << 20)?;
     let every = r.int("attn_res.block_size", None, 0, 1024)?;
     if every > 0 {
-        f.stack = Rc::new(checkpoints::Anew(every));
+        f.stack = Rc::new(checkpoints::CheckpointStack(every));
     }
     f.plan(gguf)
 }

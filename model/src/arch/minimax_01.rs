@@ -15,7 +15,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     const KEY: &str = "attention.recurrent_layers";
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.stack = Rc::new(FromNorms(r.float("residual_scale", None, -1e9, 1e9)?));
+    f.stack = Rc::new(NormedResidual(r.float("residual_scale", None, -1e9, 1e9)?));
     f.c.n_ff_exp.fill(f.c.n_ff[0]);
     f.moe.scale = 1.0;
     let n = f.c.n_layer;
@@ -42,15 +42,15 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 
 /// Layers whose blocks add to what norms gave them, times this, instead of to what came into the norms.
 #[derive(Clone, Copy, Debug)]
-struct FromNorms(f32);
+struct NormedResidual(f32);
 
-impl Stack for FromNorms {
+impl Stack for NormedResidual {
     fn declare(&self, _w: &mut Weights<'_>, _f: &Family) -> Box<dyn Forward> {
         Box::new(*self)
     }
 }
 
-impl Forward for FromNorms {
+impl Forward for NormedResidual {
     fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         let mut x = x;
         for (i, b) in d.blocks.iter().enumerate() {

@@ -13,7 +13,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.norms.ffn = "attn_norm_2";
     let every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
     if every > 0 {
-        f.stack = Rc::new(Halving(every));
+        f.stack = Rc::new(HalvingStack(every));
     }
     f.plan(gguf)
 }
@@ -43,15 +43,15 @@ pub fn rwkv(gguf: &Gguf, mix: Rc<dyn Mix>) -> Result<Family> {
 
 /// Layers that halve the residual stream each so many, whose weights are made for that.
 #[derive(Clone, Copy, Debug)]
-struct Halving(usize);
+struct HalvingStack(usize);
 
-impl Stack for Halving {
+impl Stack for HalvingStack {
     fn declare(&self, _w: &mut Weights<'_>, _f: &Family) -> Box<dyn Forward> {
         Box::new(*self)
     }
 }
 
-impl Forward for Halving {
+impl Forward for HalvingStack {
     fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         let (mut x, mut handed) = (x, None);
         for (i, block) in d.blocks.iter().enumerate() {

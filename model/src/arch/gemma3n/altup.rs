@@ -7,9 +7,9 @@ use pumex_plan::{Act, Arg, Builder, Cols, General, HeadMatMul, Join, MatPart, Va
 
 /// A stack of so many residual streams.
 #[derive(Debug)]
-pub struct Alternating(pub usize);
+pub struct AltUpStack(pub usize);
 
-impl Stack for Alternating {
+impl Stack for AltUpStack {
     fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
         Box::new(AltUp::declare(w, f, self.0))
     }

@@ -7,9 +7,9 @@ use pumex_plan::{Act, Arg, Builder, Cols, General, Mix, NormKind, Normalize, Sof
 
 /// A stack whose residual stream begins anew every so many layers.
 #[derive(Debug)]
-pub struct Anew(pub usize);
+pub struct CheckpointStack(pub usize);
 
-impl Stack for Anew {
+impl Stack for CheckpointStack {
     fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
         Box::new(Checkpoints::declare(w, f, self.0))
     }
