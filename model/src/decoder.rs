@@ -36,7 +36,7 @@ pub use hyper::Connections;
 pub use indexer::{Index, Indexer, Keys};
 pub use limits::{Limit, Limited};
 pub use mamba::{Mamba1, Mamba2};
-pub use mixer::{Mix, Mixer, Recurrent, Rows};
+pub use mixer::{Mixer, MixerSpec, Recurrent, Rows};
 pub use mla::{LatentAttention, Sizes as MlaSizes};
 pub use norms::{LayerNorm, Norms};
 pub use per_layer::{After, Inputs, PerLayer};
@@ -56,7 +56,7 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub struct LayerSpec {
     /// What rows are mixed with: nothing, one kind, or two beside each other.
-    pub mix: Vec<Rc<dyn Mix>>,
+    pub mix: Vec<Rc<dyn MixerSpec>>,
     /// The layer whose keys and values it reads, where it has none of its own.
     pub kv_of: Option<usize>,
     /// Query heads; 0 if the layer has no attention.

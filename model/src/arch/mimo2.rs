@@ -1,7 +1,7 @@
 //! MiMo 2: sliding layers with sinks and a base of their own, scaled values, experts by sigmoid.
 
 use crate::config::Reader;
-use crate::decoder::{Attention, Family, LayerSpec, Mix, Mixer, Rows, SlidingRope};
+use crate::decoder::{Attention, Family, LayerSpec, Mixer, MixerSpec, Rows, SlidingRope};
 use crate::weights::Weights;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Builder, Gating, LayerState, MatPart, Plan, Val};
@@ -23,7 +23,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 #[derive(Debug)]
 struct ScaledValues(f32);
 
-impl Mix for ScaledValues {
+impl MixerSpec for ScaledValues {
     fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
         Attention.state(f, l)
     }

@@ -1,7 +1,7 @@
 //! RWKV 6: no attention, rows mixed with the one before and with a state.
 
 use crate::config::Reader;
-use crate::decoder::{Decoder, Family, Forward, Mix, Rwkv6, Stack};
+use crate::decoder::{Decoder, Family, Forward, MixerSpec, Rwkv6, Stack};
 use crate::weights::Weights;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Builder, Plan, Val};
@@ -22,7 +22,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 ///
 /// # Errors
 /// What is wrong with the file's keys.
-pub fn rwkv(gguf: &Gguf, mix: Rc<dyn Mix>) -> Result<Family> {
+pub fn rwkv(gguf: &Gguf, mix: Rc<dyn MixerSpec>) -> Result<Family> {
     let r = Reader::new(gguf)?;
     let mut f = Family::llama(gguf)?.no_rope();
     let size = r.int("wkv.head_size", None, 8, 1024)?;

@@ -1,7 +1,7 @@
 //! Attention of the shared decoder: one product or three, norms of q and k, rotation, gates.
 
 use super::indexer::Indexed;
-use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Rows};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, AttentionSpec, Builder, Cols, General, Join, KvSpec, LayerState, MatPart, NormKind, Normalize, Rope,
@@ -105,7 +105,7 @@ pub trait GiveValues {
 #[derive(Debug)]
 pub struct Attention;
 
-impl Mix for Attention {
+impl MixerSpec for Attention {
     fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
         match l.kv_of {
             Some(_) => LayerState::Nothing,

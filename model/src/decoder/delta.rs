@@ -1,7 +1,7 @@
 //! Gated delta nets of Qwen3-Next and Qwen3.5, and Kimi's delta attention: a convolution over the last rows, keys and queries of
 //! length one, a state per head that a delta rule writes.
 
-use super::{Family, LayerSpec, Mix, Mixer, Recurrent, Rows};
+use super::{Family, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
 use crate::config::Reader;
 use crate::weights::Weights;
 use pumex_gguf::Result;
@@ -21,7 +21,7 @@ pub struct DeltaNet {
     pub gate: Act,
 }
 
-impl Mix for DeltaNet {
+impl MixerSpec for DeltaNet {
     fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
         self.sizes.keep(self.sizes.channels(), self.sizes.heads, self.sizes.v_dim())
     }
@@ -235,7 +235,7 @@ impl KimiDelta {
     }
 }
 
-impl Mix for KimiDelta {
+impl MixerSpec for KimiDelta {
     fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
         let r = &self.sizes;
         r.keep(3 * r.inner, r.heads, r.state)

@@ -1,6 +1,6 @@
 //! What families read off their keys.
 
-use super::{Family, LayerSpec, Mix, MlaSizes};
+use super::{Family, LayerSpec, MixerSpec, MlaSizes};
 use crate::config::Reader;
 use crate::tensors::Tensors;
 use pumex_gguf::{Gguf, Result};
@@ -116,13 +116,13 @@ impl Family {
 /// What hybrids and latent attention read off their keys.
 impl Family {
     /// Lets the layers that `are` mix rows so.
-    pub fn mix(&mut self, are: impl Fn(&LayerSpec) -> bool, mix: impl Mix + 'static) {
-        let mix: Rc<dyn Mix> = Rc::new(mix);
+    pub fn mix(&mut self, are: impl Fn(&LayerSpec) -> bool, mix: impl MixerSpec + 'static) {
+        let mix: Rc<dyn MixerSpec> = Rc::new(mix);
         self.layers.iter_mut().filter(|layer| are(layer)).for_each(|layer| layer.mix = vec![mix.clone()]);
     }
 
     /// Lets every layer mix rows so, and do nothing else.
-    pub fn only_mix(&mut self, mix: impl Mix + 'static) {
+    pub fn only_mix(&mut self, mix: impl MixerSpec + 'static) {
         self.mix(|_| true, mix);
         for layer in &mut self.layers {
             (layer.ffn.width, layer.ffn.experts, layer.rope) = (0, false, None);

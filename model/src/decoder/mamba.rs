@@ -1,6 +1,6 @@
 //! Mamba 1 and 2: a convolution over the last rows, then a state per column or per head that fades by a step of its own.
 
-use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Recurrent, Rows};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind,
@@ -15,7 +15,7 @@ pub struct Mamba1(pub Recurrent);
 #[derive(Debug)]
 pub struct Mamba2(pub Recurrent);
 
-impl Mix for Mamba1 {
+impl MixerSpec for Mamba1 {
     fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
         self.0.keep(self.0.inner, self.0.inner, 1)
     }
@@ -25,7 +25,7 @@ impl Mix for Mamba1 {
     }
 }
 
-impl Mix for Mamba2 {
+impl MixerSpec for Mamba2 {
     fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
         self.0.keep(self.0.channels(), self.0.heads, self.0.v_dim())
     }

@@ -1,4 +1,4 @@
-//! What a layer mixes rows of a sequence with: attention, or something recurrent. Each kind is a [`Mix`] in a file of its own.
+//! What a layer mixes rows of a sequence with: attention, or something recurrent. Each kind is a [`MixerSpec`] in a file of its own.
 
 use super::{Family, LayerSpec};
 use crate::config::Reader;
@@ -8,7 +8,7 @@ use pumex_plan::{Builder, LayerState, MatPart, RecurrentSpec, Val};
 use std::fmt::Debug;
 
 /// A kind of mixing, with its sizes.
-pub trait Mix: Debug {
+pub trait MixerSpec: Debug {
     /// What a layer keeps of a sequence.
     fn state(&self, f: &Family, l: &LayerSpec) -> LayerState;
 

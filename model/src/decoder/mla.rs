@@ -1,7 +1,7 @@
 //! Multi-head latent attention in its absorbed form: one head of compressed keys, whose first columns are the values too.
 
 use super::indexer::{Index, Indexed};
-use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Rows};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, AttentionSpec, Builder, Cols, General, HeadMatMul, Join, KvSpec, LayerState, MatPart, NormKind,
@@ -29,7 +29,7 @@ pub struct Sizes {
 #[derive(Clone, Copy, Debug)]
 pub struct LatentAttention(pub Sizes);
 
-impl Mix for LatentAttention {
+impl MixerSpec for LatentAttention {
     fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
         let Sizes { rank, rope, k_dim, v_dim, expanded, .. } = self.0;
         let (kv_heads, k_dim, v_dim) = if expanded { (l.heads, k_dim, v_dim) } else { (1, rank + rope, rank) };

@@ -1,7 +1,7 @@
 //! RWKV 6 and 7: rows mixed with the one before, then a state per head that fades column by column.
 
 use super::channel_mix::{interpolate, subtract_before};
-use super::{Family, LayerNorm, LayerSpec, Mix, Mixer, Rows};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Cols, General, HeadMatMul, Join, LayerState, MatPart, NormKind, Normalize, RecurrentSpec, Scan,
@@ -21,7 +21,7 @@ pub struct Rwkv6;
 #[derive(Debug)]
 pub struct Rwkv7;
 
-impl Mix for Rwkv6 {
+impl MixerSpec for Rwkv6 {
     fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
         keep(f, l)
     }
@@ -31,7 +31,7 @@ impl Mix for Rwkv6 {
     }
 }
 
-impl Mix for Rwkv7 {
+impl MixerSpec for Rwkv7 {
     fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
         keep(f, l)
     }

@@ -1,7 +1,7 @@
 //! DeepSeek 4's attention: over the last rows, and over entries that a softmax makes of each block of rows, in some layers of short
 //! blocks that overlap, in others of long ones. One key of a row is all heads' key and value; heads give in groups.
 
-use crate::decoder::{Family, LayerSpec, Mix, Mixer, Rows};
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     AttendBlocks, Builder, ChooseBlocks, Cols, Entries, General, HeadMatMul, LayerState, MatPart, NormKind, Normalize,
@@ -91,7 +91,7 @@ fn sizes(every: usize, dim: usize) -> (usize, usize) {
     (2 * by * dim, by * every)
 }
 
-impl Mix for Compressed {
+impl MixerSpec for Compressed {
     /// Keys of the last rows, what entries are made of, entries.
     fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
         let (b, dim) = (&self.blocks, l.k_dim);

@@ -1,6 +1,6 @@
 //! LFM2's short convolution: a gate, a convolution over the last rows of each column, another gate.
 
-use crate::decoder::{Family, LayerSpec, Mix, Mixer, Recurrent, Rows};
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPart, Val, Weight};
 
@@ -8,7 +8,7 @@ use pumex_plan::{Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPa
 #[derive(Debug)]
 pub struct ShortConv(pub usize);
 
-impl Mix for ShortConv {
+impl MixerSpec for ShortConv {
     fn state(&self, f: &Family, _l: &LayerSpec) -> LayerState {
         Recurrent { conv: self.0, ..Recurrent::default() }.keep(f.c.n_embd, 0, 0)
     }

@@ -1,7 +1,7 @@
 //! MiniMax's lightning attention: queries, keys and values side by side in each head, a state per head that fades at a rate of its
 //! own, a norm of all heads and a gate.
 
-use crate::decoder::{Family, LayerSpec, Mix, Mixer, Rows};
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Cols, General, Join, LayerState, MatPart, NormKind, RecurrentSpec, Scan, ScanKind, Val, Weight,
@@ -11,7 +11,7 @@ use pumex_plan::{
 #[derive(Debug)]
 pub struct Lightning;
 
-impl Mix for Lightning {
+impl MixerSpec for Lightning {
     fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
         LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![l.heads, l.k_dim, l.k_dim])] })
     }

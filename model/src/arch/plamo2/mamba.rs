@@ -1,6 +1,6 @@
 //! PLaMo 2's Mamba: gate and columns side by side in each head, steps by way of a few columns, keys and queries that are normed.
 
-use crate::decoder::{Family, LayerSpec, Mix, Mixer, Recurrent, Rows};
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPart, NormKind, Normalize, Scan, ScanKind, Val, Weight,
@@ -10,7 +10,7 @@ use pumex_plan::{
 #[derive(Debug)]
 pub struct PlamoMamba(pub Recurrent);
 
-impl Mix for PlamoMamba {
+impl MixerSpec for PlamoMamba {
     fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
         self.0.keep(self.0.inner, self.0.heads, self.0.v_dim())
     }
