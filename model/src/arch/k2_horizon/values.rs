@@ -1,13 +1,23 @@
 //! Experts that give values: a row's v is the weighted sum of `silu` of what its experts make of it.
 
-use super::{Layer, Moe};
+use crate::decoder::{Family, GiveValues, Values};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsMatMul, General, Join, MatPart, TopK, Val, Weight, LEAST_SUM,
 };
 
+/// Experts that give values: how many, and how many of them a row uses.
+#[derive(Debug)]
+pub struct ValueExperts(pub TopK);
+
+impl Values for ValueExperts {
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn GiveValues> {
+        Box::new(ValueWeights::declare(w, f, i, self.0))
+    }
+}
+
 /// Weights of a layer's value experts.
-pub struct ValueExperts {
+struct ValueWeights {
     router: MatPart,
     /// `[experts]`, added where experts are chosen.
     selection: Option<Weight>,
@@ -16,21 +26,25 @@ pub struct ValueExperts {
     top_k: TopK,
 }
 
-impl ValueExperts {
+impl ValueWeights {
     /// Declares `blk.N.attn_{v_gate,v_exps}`.
-    pub fn declare(w: &mut Weights<'_>, i: usize, l: &Layer, (dim, top_k): (usize, TopK)) -> ValueExperts {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize, top_k: TopK) -> ValueWeights {
+        let (l, dim) = (&f.layers[i], f.c.n_embd);
         let (gate, experts) = (format!("blk.{i}.attn_v_gate"), format!("blk.{i}.attn_v_exps"));
         let weight = w.matrix(&format!("{gate}.weight"), top_k.n_expert, dim);
-        ValueExperts {
+        ValueWeights {
             router: MatPart { weight, bias: None, scale: 1.0 },
             selection: w.opt_vector(&format!("{gate}.bias"), top_k.n_expert),
             experts: w.experts(&experts, [top_k.n_expert, l.kv_heads * l.v_dim, dim]),
             top_k,
         }
     }
+}
 
-    /// Values of normed rows `h` `[n, dim]` → the columns `v` `[n, kv_heads * v_dim]`. Routing is that of the layer's experts.
-    pub fn run(&self, p: &mut Builder, m: &Moe, h: Val, v: Cols) {
+impl GiveValues for ValueWeights {
+    /// Rows are routed as they are to the layer's experts.
+    fn run(&self, p: &mut Builder, f: &Family, h: Val, v: Cols) {
+        let m = &f.moe;
         let (used, width) = (self.top_k.k, v.stride);
         let logits = p.matmul("router", h, vec![self.router]); // [n, experts]
         let route = p.parts("route", 4 * used);

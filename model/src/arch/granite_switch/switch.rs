@@ -1,11 +1,11 @@
 //! Adapters that rows choose: an id in the text turns one on for the rows that follow. A head of attention, whose keys tell such
 //! ids from all others and whose values are the adapters' numbers, says which one a row has.
 
-use super::Family;
+use crate::decoder::{Decoder, Family, Forward, Stack};
 use crate::weights::Weights;
 use pumex_plan::{
     Act, Arg, AttentionSpec, Builder, ById, ByRow, Cols, General, Join, KvSpec, LayerState, LowRank, Rope, RopeNorm,
-    TopK,
+    TopK, Val, Weight,
 };
 
 /// The ids, and sizes of the adapters.
@@ -15,9 +15,9 @@ pub struct Switch {
     pub ids: Vec<usize>,
     /// Whose rows of the embedding stand for theirs.
     pub instead: Vec<usize>,
-    /// Of the scores, either way.
+    /// Size of the scores, either way.
     pub gain: f32,
-    /// Of the adapters.
+    /// Rank of the adapters.
     pub rank: usize,
 }
 
@@ -26,7 +26,7 @@ const UP: f32 = 1e-4;
 
 impl Switch {
     /// Tables of [`Switch::numbers`].
-    pub const INSTEAD: usize = 0;
+    const INSTEAD: usize = 0;
     const SIGNALS: usize = 1;
     const CHOICES: usize = 2;
 
@@ -44,7 +44,7 @@ impl Switch {
     }
 
     /// Declares `blk.N.*.lora_{a,b}`, of which the first choice is that of rows without an adapter.
-    pub(super) fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Vec<LowRank> {
+    fn pairs(&self, w: &mut Weights<'_>, f: &Family) -> Vec<LowRank> {
         let n_vocab = w.vocab_rows();
         if let Some(bad) = self.instead.iter().find(|id| **id >= n_vocab) {
             let what = format!("adapters.token_ids_substitute: expected ids below {n_vocab}, found {bad}");
@@ -59,9 +59,9 @@ impl Switch {
                 ("attn_k", "attn_qkv", q, k, dim),
                 ("attn_v", "attn_qkv", q + k, v, dim),
                 ("attn_output", "attn_output", 0, dim, l.heads * l.v_dim),
-                ("ffn_gate", "ffn_gate", 0, l.n_ff, dim),
-                ("ffn_up", "ffn_up", 0, l.n_ff, dim),
-                ("ffn_down", "ffn_down", 0, dim, l.n_ff),
+                ("ffn_gate", "ffn_gate", 0, l.ffn.width, dim),
+                ("ffn_up", "ffn_up", 0, l.ffn.width, dim),
+                ("ffn_down", "ffn_down", 0, dim, l.ffn.width),
             ];
             for (name, of, at, rows, cols) in sites {
                 let a = w.heads(&format!("blk.{i}.{name}.lora_a"), choices, self.rank, cols);
@@ -71,19 +71,43 @@ impl Switch {
         }
         pairs
     }
+}
 
-    /// What the head keeps, after all layers.
-    pub(super) fn state(f: &Family) -> LayerState {
-        LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: f.c.k_dim, v_dim: f.c.k_dim, window: None })
+impl Stack for Switch {
+    fn states(&self, f: &Family) -> Vec<LayerState> {
+        vec![LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: f.c.k_dim, v_dim: f.c.k_dim, window: None })]
     }
 
+    fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
+        Box::new(Switched { adapters: self.ids.len(), pairs: self.pairs(w, f) })
+    }
+}
+
+/// Layers whose products have adapters.
+struct Switched {
+    adapters: usize,
+    pairs: Vec<LowRank>,
+}
+
+impl Forward for Switched {
+    fn embed(&self, p: &mut Builder, embedding: Weight) -> Val {
+        p.embed_instead(embedding, Switch::INSTEAD)
+    }
+
+    fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
+        self.choose(p, f);
+        d.layers(p, f, x)
+    }
+}
+
+impl Switched {
     /// Finds each row's choice, by which all products from then on go.
-    pub(super) fn run(&self, p: &mut Builder, f: &Family, pairs: Vec<LowRank>) {
-        let (width, n) = (f.c.k_dim, self.ids.len());
+    fn choose(&self, p: &mut Builder, f: &Family) {
+        let (width, n) = (f.c.k_dim, self.adapters);
         let qkv = p.parts("signals", 3 * width);
         p.general(General::ById(ById { list: Switch::SIGNALS, len: 3 * width, out: qkv }));
         let spec = AttentionSpec::causal(f.c.n_layer, 1, 1, width);
-        let rope = Rope { style: f.style, dims: 0, table: 0, norm_eps: f.c.eps };
+        let rope = Rope { style: f.rotation.style, dims: 0, table: 0, norm_eps: f.c.eps };
         p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: None, k_norm: None });
         let number = Arg::PerGroup(Cols { val: p.attend(qkv, spec, 1.0), at: 0, stride: 1 });
         // The nearest choice is that whose distance has the least square.
@@ -93,7 +117,7 @@ impl Switch {
         p.map_into(all, shape, clamped, (Join::Add, Arg::Table(Switch::CHOICES)));
         p.map_into(all, shape, (Act::Same, Arg::Cols(all), -1.0), (Join::Mul, Arg::Cols(all)));
         let top_k = TopK { n_expert: n + 1, k: 1 };
-        let route = p.route(logits, top_k, f.residual_scale, [None; 3]);
-        p.choose_by_row(ByRow { route, top_k, pairs });
+        let route = p.route(logits, top_k, f.residual.scale, [None; 3]);
+        p.choose_by_row(ByRow { route, top_k, pairs: self.pairs.clone() });
     }
 }

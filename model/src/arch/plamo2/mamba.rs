@@ -1,13 +1,28 @@
 //! PLaMo 2's Mamba: gate and columns side by side in each head, steps by way of a few columns, keys and queries that are normed.
 
-use super::Family;
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+    Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPart, NormKind, Normalize, Scan, ScanKind, Val, Weight,
 };
 
+/// PLaMo 2's Mamba.
+#[derive(Debug)]
+pub struct PlamoMamba(pub Recurrent);
+
+impl MixerSpec for PlamoMamba {
+    fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
+        self.0.keep(self.0.inner, self.0.heads, self.0.v_dim())
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(PlamoWeights::declare(w, f, i, self.0))
+    }
+}
+
 /// Weights of a layer.
-pub struct PlamoMamba {
+struct PlamoWeights {
+    sizes: Recurrent,
     /// `[2 * inner, dim]`
     input: MatPart,
     conv: Weight,
@@ -17,21 +32,22 @@ pub struct PlamoMamba {
     dt: MatPart,
     dt_bias: Weight,
     few: usize,
-    /// Of keys, of queries and of what becomes steps.
+    /// Norms of keys, of queries and of what becomes steps.
     norms: [Weight; 3],
     /// `[heads]`
     a: Weight,
     d: Weight,
     /// `[dim, inner]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
-impl PlamoMamba {
+impl PlamoWeights {
     /// Declares `blk.N.ssm_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> PlamoMamba {
-        let (r, dim, few) = (&f.recurrent, f.c.n_embd, (f.c.n_embd / 16).max(64));
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize, r: Recurrent) -> PlamoWeights {
+        let (dim, few) = (f.c.n_embd, (f.c.n_embd / 16).max(64));
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
-        PlamoMamba {
+        PlamoWeights {
+            sizes: r,
             input: w.linear(&name("in"), 2 * r.inner, dim),
             conv: w.table(&format!("{}.weight", name("conv1d")), &[r.conv, r.inner]),
             x: w.linear(&name("x"), 2 * r.state + few, r.inner),
@@ -44,10 +60,16 @@ impl PlamoMamba {
             output: w.linear(&name("out"), dim, r.inner),
         }
     }
+}
+
+impl Mixer for PlamoWeights {
+    fn output(&self) -> MatPart {
+        self.output
+    }
 
     /// Normed rows `[n, dim]` → `[n, inner]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
-        let (r, few) = (&f.recurrent, self.few);
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, state: layer, .. }: Rows<'_>) -> Val {
+        let (r, few) = (&self.sizes, self.few);
         let (heads, v_dim) = (r.heads, r.inner / r.heads);
         let cols = |val: Val, at: usize, stride: usize| Cols { val, at, stride };
         let both = p.matmul("ssm_in", h, vec![self.input]); // [n, heads, gate and columns]

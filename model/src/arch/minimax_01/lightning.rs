@@ -1,12 +1,33 @@
 //! MiniMax's lightning attention: queries, keys and values side by side in each head, a state per head that fades at a rate of its
 //! own, a norm of all heads and a gate.
 
-use super::{Family, Layer};
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
-use pumex_plan::{Act, Arg, Builder, Cols, General, Join, MatPart, NormKind, Scan, ScanKind, Val, Weight};
+use pumex_plan::{
+    Act, Arg, Builder, Cols, General, Join, LayerState, MatPart, NormKind, RecurrentSpec, Scan, ScanKind, Val, Weight,
+};
+
+/// Lightning attention.
+#[derive(Debug)]
+pub struct Lightning;
+
+impl MixerSpec for Lightning {
+    fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
+        LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![l.heads, l.k_dim, l.k_dim])] })
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(LightningWeights::declare(w, f, i))
+    }
+
+    /// Which is the norm of what heads give.
+    fn has_norm_2(&self) -> bool {
+        true
+    }
+}
 
 /// Weights of a layer.
-pub struct Lightning {
+struct LightningWeights {
     /// `[heads * 3 * k_dim, dim]`: query, key and value of each head.
     qkv: MatPart,
     /// `[heads * k_dim, dim]`
@@ -14,17 +35,17 @@ pub struct Lightning {
     /// `[heads * k_dim]`
     norm: Weight,
     /// `[dim, heads * k_dim]`
-    pub output: MatPart,
+    output: MatPart,
     /// What heads fade by: which of the plan's tables.
     table: usize,
 }
 
-impl Lightning {
+impl LightningWeights {
     /// Declares `blk.N.attn_{qkv,gate,norm_2,output}`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Lightning {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> LightningWeights {
         let (l, dim) = (&f.layers[i], f.c.n_embd);
         let (name, inner) = (|part: &str| format!("blk.{i}.attn_{part}"), l.heads * l.k_dim);
-        Lightning {
+        LightningWeights {
             qkv: w.linear(&name("qkv"), 3 * inner, dim),
             gate: w.linear(&name("gate"), inner, dim),
             norm: w.vector(&name("norm_2.weight"), inner),
@@ -32,10 +53,16 @@ impl Lightning {
             table: i,
         }
     }
+}
+
+impl Mixer for LightningWeights {
+    fn output(&self) -> MatPart {
+        self.output
+    }
 
     /// Normed rows `[n, dim]` → `[n, heads * k_dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
-        let (heads, hd) = (l.heads, l.k_dim);
+    fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
+        let (heads, hd, h, layer) = (rows.layer.heads, rows.layer.k_dim, rows.h, rows.state);
         let qkv = p.matmul("qkv", h, vec![self.qkv]);
         let all = p.all(qkv);
         p.map_into(all, (1, all.stride), (Act::Silu, Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));

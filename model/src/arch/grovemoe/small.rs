@@ -1,5 +1,6 @@
 //! GroveMoE's small experts: neighbours among the usual ones share one, which sees what those gave.
 
+use crate::decoder::{AddSmall, SmallExperts};
 use crate::weights::Weights;
 use pumex_plan::{Builder, Choose, Gate, Gating, General, TopK, Val, Weight, LEAST_SUM};
 
@@ -10,28 +11,34 @@ pub struct Grove {
     pub sharing: usize,
     /// Width of a small one.
     pub ffn: usize,
-    /// Of what they add.
+    /// Factor of what they add.
     pub scale: f32,
 }
 
+impl SmallExperts for Grove {
+    fn declare(&self, w: &mut Weights<'_>, (i, dim): (usize, usize), usual: TopK) -> Box<dyn AddSmall> {
+        Box::new(GroveWeights::declare(w, (i, dim), *self, usual))
+    }
+}
+
 /// Weights of a layer's small experts.
-pub struct SmallExperts {
+struct GroveWeights {
     /// `[small, ffn, dim]`
     gate: Weight,
     up: Weight,
     /// `[small, dim, ffn]`
     down: Weight,
     sizes: Grove,
-    /// Of the usual experts, as many as a row has small ones.
+    /// How many usual experts there are, and how many small ones a row has.
     top_k: TopK,
 }
 
-impl SmallExperts {
+impl GroveWeights {
     /// Declares `blk.N.ffn_{gate,up,down}_chexps`.
-    pub fn declare(w: &mut Weights<'_>, (i, dim): (usize, usize), sizes: Grove, usual: TopK) -> SmallExperts {
+    fn declare(w: &mut Weights<'_>, (i, dim): (usize, usize), sizes: Grove, usual: TopK) -> GroveWeights {
         let name = |part: &str| format!("blk.{i}.ffn_{part}_chexps");
         let (n, ffn) = (usual.n_expert / sizes.sharing, sizes.ffn);
-        SmallExperts {
+        GroveWeights {
             gate: w.experts(&name("gate"), [n, ffn, dim]).weight,
             up: w.experts(&name("up"), [n, ffn, dim]).weight,
             down: w.experts(&name("down"), [n, dim, ffn]).weight,
@@ -39,9 +46,10 @@ impl SmallExperts {
             top_k: TopK { k: usual.k.min(n), ..usual },
         }
     }
+}
 
-    /// Adds to `x` `[n, dim]` what they make of it, by the router's `logits`.
-    pub fn run(&self, p: &mut Builder, logits: Val, x: Val) {
+impl AddSmall for GroveWeights {
+    fn run(&self, p: &mut Builder, logits: Val, x: Val) {
         let route = p.parts("route", 4 * self.top_k.k);
         p.general(General::Choose(Choose {
             logits,

@@ -1,7 +1,6 @@
 //! HRM's two stacks of layers, which are gone through in turn, each with what the other gave added to its own.
 
-use super::block::Block;
-use super::{Family, LayerNorm};
+use crate::decoder::{Decoder, Family, Forward, LayerNorm, Stack};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Join, Val, Weight};
 
@@ -22,11 +21,6 @@ impl Cycles {
         self.layers * self.high * (self.low + 1)
     }
 
-    /// Layers in the file: those of the low stack, then those of the high one.
-    pub fn blocks(&self) -> usize {
-        2 * self.layers
-    }
-
     /// Whether a round is one of the high stack.
     fn is_high(&self, round: usize) -> bool {
         (round + 1).is_multiple_of(self.low + 1)
@@ -39,26 +33,31 @@ impl Cycles {
     }
 }
 
+impl Stack for Cycles {
+    /// Those of the low stack, then those of the high one.
+    fn blocks(&self, _f: &Family) -> usize {
+        2 * self.layers
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
+        Box::new(Stacks { cycles: *self, start: w.vector("hrm.z_l_init", f.c.n_embd) })
+    }
+}
+
 /// Weights beside those of the layers.
-pub struct Stacks {
+struct Stacks {
     cycles: Cycles,
     /// `[dim]`: what the low stack starts with.
     start: Weight,
 }
 
-impl Stacks {
-    /// Declares `hrm.*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, cycles: Cycles) -> Stacks {
-        Stacks { cycles, start: w.vector("hrm.z_l_init", f.c.n_embd) }
-    }
-
-    /// Embedded rows `[n, dim]` → what comes before the last norm.
-    pub fn run(&self, p: &mut Builder, f: &Family, blocks: &[Block], x: Val) -> Val {
+impl Forward for Stacks {
+    fn run(&self, p: &mut Builder, f: &Family, d: &Decoder, x: Val) -> Val {
         let (mut high, mut low, mut x) = (x, None, x);
         for i in 0..self.cycles.steps() {
             if i % self.cycles.layers == 0 {
                 if i > 0 {
-                    let given = f.normed(p, Some(LayerNorm::BARE), x);
+                    let given = f.normalize(p, Some(LayerNorm::BARE), x);
                     match self.cycles.is_high(i / self.cycles.layers - 1) {
                         true => high = given,
                         false => low = Some(given),
@@ -69,7 +68,7 @@ impl Stacks {
                 let (from, to) = (Arg::Cols(p.all(high)), p.all(x));
                 p.map_into(to, (1, to.stride), (Act::Same, from, 1.0), (Join::Add, low));
             }
-            x = f.block(p, &blocks[self.cycles.block(i)], i, (x, &mut None));
+            x = d.blocks[self.cycles.block(i)].run(p, f, i, (x, &mut None));
         }
         x
     }

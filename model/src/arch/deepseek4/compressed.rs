@@ -1,7 +1,7 @@
 //! DeepSeek 4's attention: over the last rows, and over entries that a softmax makes of each block of rows, in some layers of short
 //! blocks that overlap, in others of long ones. One key of a row is all heads' key and value; heads give in groups.
 
-use super::{Family, Layer};
+use crate::decoder::{Family, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
     AttendBlocks, Builder, ChooseBlocks, Cols, Entries, General, HeadMatMul, LayerState, MatPart, NormKind, Normalize,
@@ -23,15 +23,25 @@ pub struct Blocks {
     pub window: usize,
     /// Positions of a context.
     pub n_ctx: usize,
-    /// Of what chooses among short blocks: heads, columns of a head, and how many are chosen.
+    /// What chooses among short blocks: heads, columns of a head, and how many are chosen.
     pub index: [usize; 3],
 }
 
 /// Blocks of so many rows overlap.
 pub const OVERLAPPING: usize = 4;
 
-/// Weights of a layer.
+/// Attention over the last rows, and over blocks of `every` rows if that is not 0.
+#[derive(Debug)]
 pub struct Compressed {
+    /// Sizes that all layers have.
+    pub blocks: Blocks,
+    /// Rows of a block.
+    pub every: usize,
+}
+
+/// Weights of a layer.
+struct CompressedWeights {
+    blocks: Blocks,
     q_a: MatPart,
     q_norm: Weight,
     q_b: MatPart,
@@ -44,7 +54,7 @@ pub struct Compressed {
     /// `[groups, rank, heads * dim / groups]`
     groups: Weight,
     /// `[dim, groups * rank]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
 /// What makes entries.
@@ -81,30 +91,36 @@ fn sizes(every: usize, dim: usize) -> (usize, usize) {
     (2 * by * dim, by * every)
 }
 
-/// What a layer keeps: keys of the last rows, what entries are made of, entries.
-pub fn state(f: &Family, l: &Layer) -> LayerState {
-    let (b, dim) = (&f.blocks, l.k_dim);
-    let mut parts = vec![("window", vec![b.window, dim])];
-    let every = l.n_block;
-    if every > 0 {
-        let (wide, rows) = sizes(every, dim);
-        parts.push(("rows", vec![rows, wide]));
-        let own = if every == OVERLAPPING { b.index[1] } else { 0 };
-        if own > 0 {
-            let (wide, rows) = sizes(every, own);
-            parts.push(("index_rows", vec![rows, wide]));
+impl MixerSpec for Compressed {
+    /// Keys of the last rows, what entries are made of, entries.
+    fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
+        let (b, dim) = (&self.blocks, l.k_dim);
+        let mut parts = vec![("window", vec![b.window, dim])];
+        let every = self.every;
+        if every > 0 {
+            let (wide, rows) = sizes(every, dim);
+            parts.push(("rows", vec![rows, wide]));
+            let own = if every == OVERLAPPING { b.index[1] } else { 0 };
+            if own > 0 {
+                let (wide, rows) = sizes(every, own);
+                parts.push(("index_rows", vec![rows, wide]));
+            }
+            parts.push((ENTRIES, vec![b.n_ctx.div_ceil(every), dim + own]));
         }
-        parts.push((ENTRIES, vec![b.n_ctx.div_ceil(every), dim + own]));
+        LayerState::Recurrent(RecurrentSpec { parts })
     }
-    LayerState::Recurrent(RecurrentSpec { parts })
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(self.weights(w, f, i))
+    }
 }
 
 impl Compressed {
     /// Declares `blk.N.attn_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Compressed {
-        let (b, l, dim) = (&f.blocks, &f.layers[i], f.c.n_embd);
+    fn weights(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> CompressedWeights {
+        let (b, l, dim) = (&self.blocks, &f.layers[i], f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
-        let every = l.n_block;
+        let every = self.every;
         let pool = (every > 0).then(|| Pooled::declare(w, &name("compressor"), (every, l.k_dim), dim));
         let index = (every == OVERLAPPING).then(|| {
             let ([heads, own, _], name) = (b.index, |part: &str| format!("blk.{i}.indexer{part}"));
@@ -115,7 +131,8 @@ impl Compressed {
             }
         });
         let (out_a, k) = (format!("{}.weight", name("output_a")), l.heads * l.k_dim / b.groups);
-        Compressed {
+        CompressedWeights {
+            blocks: *b,
             q_a: w.linear(&name("q_a"), b.q_rank, dim),
             q_norm: w.vector(&format!("{}.weight", name("q_a_norm")), b.q_rank),
             q_b: w.linear(&name("q_b"), l.heads * l.k_dim, b.q_rank),
@@ -132,12 +149,18 @@ impl Compressed {
             output: w.linear(&name("output_b"), dim, b.groups * b.rank),
         }
     }
+}
+
+impl Mixer for CompressedWeights {
+    fn output(&self) -> MatPart {
+        self.output
+    }
 
     /// Normed rows `[n, dim]` → `[n, groups * rank]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
-        let (b, dim, heads, eps) = (&f.blocks, l.k_dim, l.heads, f.c.eps);
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, layer: l, state: layer, .. }: Rows<'_>) -> Val {
+        let (b, dim, heads, eps) = (&self.blocks, l.k_dim, l.heads, f.c.eps);
         let table = l.rope.unwrap_or(0);
-        let (magnitude, rope) = (1.0, Rope { style: f.style, dims: b.rope, table, norm_eps: eps });
+        let (magnitude, rope) = (1.0, Rope { style: f.rotation.style, dims: b.rope, table, norm_eps: eps });
         let turned = |val: Val, groups: usize| {
             let x = Cols { val, at: dim - b.rope, stride: dim };
             Rotate { x, from: None, groups, rope, back: false, every: 1, magnitude, temperature: None, len: 0 }
