@@ -44,7 +44,7 @@ fn every_alias_becomes_its_long_flag() {
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
             for name in names.chain(underscores) {
                 let (given, want) = match slot {
-                    llama_cpp_flags::Slot::None => (format!("{command} {name} x"), format!("{command} {long} x")),
+                    llama_cpp_flags::FlagValue::None => (format!("{command} {name} x"), format!("{command} {long} x")),
                     _ => (format!("{command} {name} on x"), format!("{command} {long}=on x")),
                 };
                 assert_eq!(rewrite(&given), want);
@@ -113,7 +113,7 @@ fn other_programs_flags_are_passed_over_with_a_note_and_words_are_no_clusters() 
     for (names, slot, why) in llama_cpp_flags::PASSED.iter().chain(llama_cpp_flags::SERVE) {
         assert!(!why.is_empty());
         for name in *names {
-            let value = if *slot == llama_cpp_flags::Slot::Value { " 1" } else { "" };
+            let value = if *slot == llama_cpp_flags::FlagValue::Value { " 1" } else { "" };
             let out = argv::rewrite(format!("serve {name}{value} --port 1").split(' ').map(OsString::from));
             assert_eq!((out.args.len(), out.notes.len()), (2, 1), "{name}: {out:?}");
             assert_eq!(out.notes[0], format!("{name} has no effect here: {why}"));

@@ -486,7 +486,7 @@ fn lines_go_on_where_they_say_so() {
 
 #[test]
 fn settings_take_what_they_show_and_refuse_the_rest() {
-    let mut s = settings::Settings {
+    let mut s = settings::ChatSettings {
         sampling: pumex::sample::SamplerOptions::default(),
         breakers: vec!["\n".into(), "a\"b".into()],
         ignore_eos: false,

@@ -7,7 +7,7 @@ mod recipe;
 
 use pumex_convert::{Conversion, ConversionOptions, Error};
 use recipe::cases::all;
-use recipe::Folder;
+use recipe::RecipeFolder;
 use std::path::{Path, PathBuf};
 
 struct TemporaryFolder(PathBuf);
@@ -27,7 +27,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-fn folder(name: &str) -> Folder {
+fn folder(name: &str) -> RecipeFolder {
     all().into_iter().find(|f| f.name == name).unwrap()
 }
 
@@ -42,11 +42,11 @@ const SOME: [&str; 7] = [
     "all-MiniLM-L2-v2",
 ];
 
-fn read(folder: &Folder, dir: &Path) -> Result<Conversion, Error> {
+fn read(folder: &RecipeFolder, dir: &Path) -> Result<Conversion, Error> {
     Conversion::new(dir, &ConversionOptions { pre: folder.pre.map(String::from), ..ConversionOptions::default() })
 }
 
-fn refusal_text(folder: &Folder, dir: &Path) -> String {
+fn refusal_text(folder: &RecipeFolder, dir: &Path) -> String {
     read(folder, dir).err().map(|e| e.to_string()).unwrap_or_default()
 }
 

@@ -284,7 +284,7 @@ fn block_seeds() -> Vec<Vec<u8>> {
 /// The body of a request, and bodies of each endpoint with fields of other values and types: an answer or a refusal.
 fn request(bytes: &[u8]) {
     static ENDPOINTS: LazyLock<Endpoints> =
-        LazyLock::new(|| Endpoints::new(fake::Fake::hello(), HttpSettings::default()).expect("threads"));
+        LazyLock::new(|| Endpoints::new(fake::FakeEngine::hello(), HttpSettings::default()).expect("threads"));
     let (path, body) = requests::Bytes::new(bytes).request();
     for body in [body.to_string().into_bytes(), bytes.to_vec()] {
         if let Some((status, _)) = ENDPOINTS.ask("POST", path, body) {
@@ -310,7 +310,7 @@ fn http(bytes: &[u8]) {
             ..ConnectionLimits::default()
         };
         let settings = HttpSettings { port: 0, limits, ..HttpSettings::default() };
-        let server = Server::bind(fake::Fake::hello(), settings).expect("a free port");
+        let server = Server::bind(fake::FakeEngine::hello(), settings).expect("a free port");
         let tcp = |a: &Address| if let Address::Tcp { address, .. } = a { Some(*address) } else { None };
         let address = server.addresses().iter().find_map(tcp).expect("an address");
         std::thread::spawn(move || server.run());

@@ -149,7 +149,7 @@ fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<PromptPiece>, case: &Valu
 
 fn run(folder: &Path, case: &Value) -> Result<(), String> {
     let name = case["mmproj"].as_str().unwrap();
-    let file = gguf::File::open(&folder.join(format!("mmproj/{name}.gguf")));
+    let file = gguf::MemoryFile::open(&folder.join(format!("mmproj/{name}.gguf")));
     let clips = Clip::all(&file).map_err(|e| e.to_string())?;
     let clip = clips.iter().find(|c| c.modality == Modality::Vision).ok_or("no encoder of pictures")?;
     let m_rope = case["text_model"].as_str().unwrap().contains("qwen");

@@ -41,7 +41,7 @@ fn cases(golden: &Path) -> Vec<(String, Value)> {
     cases
 }
 
-fn sound_of(file: &gguf::File) -> Clip {
+fn sound_of(file: &gguf::MemoryFile) -> Clip {
     Clip::all(file).unwrap().into_iter().find(|c| c.modality == Modality::Audio).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn spectra_texts_and_rows_of_samples_are_those_of_the_golden_files() {
     let mut wrong = Vec::new();
     assert!(cases.len() >= 11, "{}", cases.len());
     for (name, case) in cases {
-        let file = gguf::File::open(&golden.join(format!("mmproj/{}.gguf", case["mmproj"].as_str().unwrap())));
+        let file = gguf::MemoryFile::open(&golden.join(format!("mmproj/{}.gguf", case["mmproj"].as_str().unwrap())));
         let clip = sound_of(&file);
         let media = case["media"][0]["file"].as_str().unwrap();
         assert_eq!(sound_rate(&clip).unwrap() == 24_000, media.contains("24k"), "{name}");

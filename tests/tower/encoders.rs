@@ -35,7 +35,7 @@ fn encoders_on_a_device_agree_with_the_interpreter() {
     cases.sort();
     for case in cases.iter().filter(|case| case.to_string_lossy().contains(&only)) {
         let name = case.file_name().unwrap().to_string_lossy().to_string();
-        let file = gguf::File::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
+        let file = gguf::MemoryFile::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
         let Ok(clips) = Clip::all(&file) else { continue };
         let mut sizes = BTreeMap::new();
         for picture in std::fs::read_dir(case).unwrap().map(|file| file.unwrap().path()) {
