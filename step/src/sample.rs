@@ -122,7 +122,7 @@ impl Sampler {
         self.seed
     }
 
-    /// What the chain does, [settled](SamplerOptions::settled).
+    /// What the chain does, [without its neutral steps](SamplerOptions::disable_neutral_steps).
     pub fn options(&self) -> &SamplerOptions {
         &self.options
     }
