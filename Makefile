@@ -40,9 +40,9 @@ test: layer
 	$(TEST) --workspace
 
 # The same in two parts: all but the tests that use a Vulkan device, and those.
-ON_DEVICE = attention:: choices:: conv2d:: devices:: flash:: forced:: goldens:: kernels:: limits:: many_rows:: megakernel:: \
-  moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: spoilt:: subnormal:: \
-  synthetic:: tower:: tune:: upload:: vulkan:: on_a_device without_subgroups
+ON_DEVICE = attention:: buffer_limits:: conv2d:: devices:: flash:: foreign_policies:: goldens:: kernel_variants:: kernels:: \
+  many_rows:: megakernel:: moe_tiles:: nan_logits:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: \
+  selftest:: session:: signed_dots:: subnormal:: synthetic:: tower:: tune:: upload:: vulkan:: on_a_device without_subgroups
 test-host: layer
 	$(TEST) --workspace -- $(addprefix --skip ,$(ON_DEVICE))
 

@@ -23,9 +23,9 @@ use crate::plan::LayerState;
 use crate::server::Models;
 use crate::text::Tokenizer;
 use crate::{conversation, model, Error, Result};
-use answer::{refused, wait};
+use answer::{refusal_error, wait};
 use options::Source;
-use pumex_serve::engine::{Embed, Embedded, Engine, PromptPart};
+use pumex_serve::engine::{Embed, EmbeddingResult, Engine, PromptPart};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::oneshot;
@@ -73,7 +73,7 @@ impl ModelOptions {
         Model::load(self, Source::File(path.as_ref().to_path_buf()))
     }
 
-    /// Likewise, of a model in the program itself: `bytes` must lie at an address that is a multiple of 64.
+    /// Loads a model that is in the program itself: `bytes` must lie at an address that is a multiple of 64.
     ///
     /// # Errors
     /// As [`ModelOptions::open`].
@@ -81,7 +81,7 @@ impl ModelOptions {
         Model::load(self, Source::Bytes(name, bytes))
     }
 
-    /// Likewise, of a model of the Hugging Face Hub, as `user/repo:Q4_K_M`, with the projector beside it where there is one. It is
+    /// Loads a model of the Hugging Face Hub, as `user/repo:Q4_K_M`, with the projector beside it where there is one. It is
     /// fetched into the cache that other tools share (`HF_HOME`), unless it is there.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Model {
             planned => planned?,
         };
         let name = gguf.path().file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
-        let [texts, vectors] = [false, true].map(|embeds| options.served(&name, &source, embeds));
+        let [texts, vectors] = [false, true].map(|embeds| options.build_server(&name, &source, embeds));
         let (is_for_vectors, waits) = (options.is_for_vectors() || looks_ahead, options.waits());
         let (tokenizer, logits) = (OnceLock::new(), Mutex::new(None));
         let inner = Inner { options, source, gguf, n_vocab, is_for_vectors, tokenizer, texts, vectors, logits };
@@ -163,7 +163,8 @@ impl Model {
         Ok(embedded.into_iter().filter_map(|(mut vectors, _)| vectors.pop()).collect())
     }
 
-    /// Likewise by a way of pooling, where it is not the model's ([`Pooling::None`]: a vector for each token), and a norm of length:
+    /// A vector for each text by a way of pooling, where it is not the model's ([`Pooling::None`]: a vector for each token), and a norm of
+    /// length:
     /// 2 is Euclid's, -1 leaves vectors as they are, none is usual. A text that is too long is cut at its end if so asked. Gives
     /// vectors and number of tokens of each text.
     ///
@@ -178,12 +179,12 @@ impl Model {
     ) -> Result<Vec<(Vec<Vec<f32>>, usize)>> {
         let inputs = texts.into_iter().map(|text| vec![PromptPart::Text(text.as_ref().to_string())]).collect();
         self.0.vectors.start()?;
-        let model = self.0.vectors.model(None).map_err(refused)?;
+        let model = self.0.vectors.model(None).map_err(refusal_error)?;
         let (reply, done) = oneshot::channel();
-        model.embed(&Embed { inputs, truncate, pooling, normalize }, reply).map_err(refused)?;
+        model.embed(&Embed { inputs, truncate, pooling, normalize }, reply).map_err(refusal_error)?;
         let gone = |_| Error::Request("the model gave up this request".into());
-        let all = wait(done).map_err(gone)?.map_err(refused)?;
-        Ok(all.into_iter().map(|Embedded { vectors, tokens }| (vectors, tokens)).collect())
+        let all = wait(done).map_err(gone)?.map_err(refusal_error)?;
+        Ok(all.into_iter().map(|EmbeddingResult { vectors, tokens }| (vectors, tokens)).collect())
     }
 
     /// The logits after each of these ids, `[ids][n_vocab]`. The model is loaded once more for that, at the first call.
@@ -298,7 +299,7 @@ impl Model {
     /// # Errors
     /// A model that cannot be loaded.
     pub fn n_ctx(&self) -> Result<usize> {
-        Ok(self.loaded()?.properties().n_ctx)
+        Ok(self.loaded_engine_model()?.properties().n_ctx)
     }
 
     /// One line naming the device. Loads the model if it is not yet.
@@ -306,13 +307,13 @@ impl Model {
     /// # Errors
     /// A model that cannot be loaded.
     pub fn device(&self) -> Result<String> {
-        Ok(self.loaded()?.properties().device.clone())
+        Ok(self.loaded_engine_model()?.properties().device.clone())
     }
 
-    fn loaded(&self) -> Result<Arc<dyn pumex_serve::engine::Model>> {
+    fn loaded_engine_model(&self) -> Result<Arc<dyn pumex_serve::engine::Model>> {
         let models = if self.0.is_for_vectors { &self.0.vectors } else { &self.0.texts };
         models.start()?;
-        models.model(None).map_err(refused)
+        models.model(None).map_err(refusal_error)
     }
 
     /// What the file says of itself: `llama 8B Q4_K - Medium`.

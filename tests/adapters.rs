@@ -3,7 +3,7 @@
 use crate::seeded::{families, noise, recipes, Recipe};
 use crate::util::{device, exhaustive, logits, nmse, options, rows, vulkan};
 use pumex::adapter::{self, Deltas, Layers, Lora};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Offload, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value};
@@ -43,7 +43,7 @@ fn text(s: &str) -> Value {
     Value::Str(s.as_bytes().to_vec())
 }
 
-fn opened(name: &str, bytes: Vec<u8>) -> Gguf {
+fn open_bytes(name: &str, bytes: Vec<u8>) -> Gguf {
     Gguf::from_static(name, bytes.leak()).unwrap()
 }
 
@@ -95,7 +95,7 @@ fn adapters_of_a_model_s_own_adapters_are_refused() {
     let name = "blk.0.attn_q.lora_a";
     let dims = gguf.tensor(name).unwrap().dims.clone();
     let tensors = pair(name, &dims, RANK, "");
-    let lora = Lora::of(opened("nested", file(&meta_of_adapter("graniteswitch"), &tensors))).unwrap();
+    let lora = Lora::of(open_bytes("nested", file(&meta_of_adapter("graniteswitch"), &tensors))).unwrap();
     let error = adapter::attach(&mut gguf, &[(lora, 1.0)], &[], Layers::default()).unwrap_err().to_string();
     assert!(error.contains(name) && error.contains("of its own"), "{error}");
 }
@@ -107,11 +107,11 @@ pub fn adapter_of(gguf: &Gguf, seed: &str, takes: impl Fn(&str) -> bool) -> Lora
         all.iter().filter(|(name, _)| takes(name)).flat_map(|(name, dims)| pair(name, dims, RANK, seed)).collect();
     assert!(!tensors.is_empty());
     let name = if seed.is_empty() { "adapter" } else { seed };
-    Lora::of(opened(name, file(&meta_of_adapter(gguf.meta().arch().unwrap()), &tensors))).unwrap()
+    Lora::of(open_bytes(name, file(&meta_of_adapter(gguf.meta().arch().unwrap()), &tensors))).unwrap()
 }
 
 /// The model with the adapters' products added to its weights, one by one.
-fn merged(gguf: &Gguf, loras: &[(Lora, f32)]) -> Gguf {
+fn merge_loras(gguf: &Gguf, loras: &[(Lora, f32)]) -> Gguf {
     let own = |t: &pumex::gguf::Tensor| -> Vec<f32> {
         gguf.data(t).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     };
@@ -146,7 +146,7 @@ fn merged(gguf: &Gguf, loras: &[(Lora, f32)]) -> Gguf {
         bytes.extend(x.iter().flat_map(|x| x.to_le_bytes()));
         bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
     }
-    opened("merged", bytes)
+    open_bytes("merged", bytes)
 }
 
 fn reference(gguf: &Gguf) -> Reference<'_> {
@@ -167,7 +167,7 @@ fn every_family_gives_with_an_adapter_what_it_gives_with_that_in_its_weights() {
     for (name, recipe) in families() {
         let base = recipe.gguf(name);
         let loras = [(adapter_of(&base, "", |_| true), 0.8)];
-        let truth = logits(&mut reference(&merged(&base, &loras)), few(&recipe), ROWS);
+        let truth = logits(&mut reference(&merge_loras(&base, &loras)), few(&recipe), ROWS);
         let plain = logits(&mut reference(&base), few(&recipe), ROWS);
         let found = logits(&mut reference(&with(base, &loras)), few(&recipe), ROWS);
         let (error, change) = (nmse(&found, &truth), nmse(&plain, &truth));
@@ -181,7 +181,7 @@ fn every_family_gives_with_an_adapter_what_it_gives_with_that_in_its_weights() {
 #[test]
 fn the_cpu_and_a_device_give_with_an_adapter_what_the_reference_gives() {
     let full = || Elements::Floats(Float::F32);
-    let sizes = Sizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: full(), v: full() };
+    let sizes = RunnerSizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: full(), v: full() };
     let usual = ["qwen3", "qwen3moe", "gemma3", "mamba2"];
     // Products are the same in all families: a fifth of them says enough.
     let some = families()
@@ -193,7 +193,7 @@ fn the_cpu_and_a_device_give_with_an_adapter_what_the_reference_gives() {
         let loras = [(adapter_of(&base, "", |_| true), 1.0)];
         let gguf = with(base, &loras);
         let truth = logits(&mut reference(&gguf), few(&recipe), ROWS);
-        let mut fast = Fast::new(&gguf, model::plan(&gguf).unwrap(), sizes, &Settings::default()).unwrap();
+        let mut fast = Fast::new(&gguf, model::plan(&gguf).unwrap(), sizes, &FastSettings::default()).unwrap();
         let error = nmse(&logits(&mut fast, few(&recipe), ROWS), &truth);
         println!("{name} on the CPU: NMSE {error:.2e}");
         assert!(error < 1e-8, "{name} on the CPU: NMSE {error:e}");
@@ -212,7 +212,7 @@ fn the_cpu_and_a_device_give_with_an_adapter_what_the_reference_gives() {
 }
 
 /// The model with matrices in a format, where its blocks divide their rows; or those of that decoded again.
-fn coded(gguf: &Gguf, format: FormatId, decoded: bool) -> Gguf {
+fn encode_matrices(gguf: &Gguf, format: FormatId, decoded: bool) -> Gguf {
     let (format, floats) = (format.format(), FormatId::F32.format());
     let coded = |t: &pumex::gguf::Tensor| {
         t.dims.len() > 1 && t.dims[0].is_multiple_of(format.block_len as u64) && t.type_id == 0
@@ -241,19 +241,20 @@ fn coded(gguf: &Gguf, format: FormatId, decoded: bool) -> Gguf {
         out.extend(bytes);
         out.resize(out.len().next_multiple_of(ALIGNMENT as usize), 0);
     }
-    opened("coded", out)
+    open_bytes("coded", out)
 }
 
 #[test]
 fn adapters_are_added_to_weights_of_every_format() {
-    let recipe = Recipe::named("qwen3");
+    let recipe = Recipe::recipe_of("qwen3");
     let base = recipe.gguf("qwen3");
     let least = base.own_tensors().iter().filter(|t| t.dims.len() > 1).map(|t| t.dims[0]).min().unwrap();
     let mut count = 0;
     for format in pumex_quant::FORMATS.iter().filter(|f| f.name != "Q8_K" && least.is_multiple_of(f.block_len as u64)) {
         let loras = [(adapter_of(&base, "", |_| true), 1.0)];
-        let truth = logits(&mut reference(&merged(&coded(&base, format.id, true), &loras)), few(&recipe), ROWS);
-        let gguf = with(coded(&base, format.id, false), &loras);
+        let truth =
+            logits(&mut reference(&merge_loras(&encode_matrices(&base, format.id, true), &loras)), few(&recipe), ROWS);
+        let gguf = with(encode_matrices(&base, format.id, false), &loras);
         let error = nmse(&logits(&mut reference(&gguf), few(&recipe), ROWS), &truth);
         assert!(error < 1e-10, "{}: NMSE {error:e}", format.name);
         count += 1;
@@ -264,11 +265,11 @@ fn adapters_are_added_to_weights_of_every_format() {
 #[test]
 fn several_adapters_add_up_and_scale_zero_adds_nothing() {
     for name in ["qwen3", "qwen3moe"] {
-        let recipe = Recipe::named(name);
+        let recipe = Recipe::recipe_of(name);
         let base = recipe.gguf(name);
         let other = adapter_of(&base, "other", |name| !name.contains("attn_k"));
         let loras = [(adapter_of(&base, "", |_| true), 0.8), (other, -0.5)];
-        let truth = logits(&mut reference(&merged(&base, &loras)), few(&recipe), ROWS);
+        let truth = logits(&mut reference(&merge_loras(&base, &loras)), few(&recipe), ROWS);
         let error = nmse(&logits(&mut reference(&with(base, &loras)), few(&recipe), ROWS), &truth);
         assert!(error < 1e-10, "{name}: NMSE {error:e}");
         let base = recipe.gguf(name);
@@ -280,7 +281,7 @@ fn several_adapters_add_up_and_scale_zero_adds_nothing() {
 
 #[test]
 fn adapters_lie_where_their_layers_lie() {
-    let recipe = Recipe::named("qwen3");
+    let recipe = Recipe::recipe_of("qwen3");
     let base = recipe.gguf("qwen3");
     let loras = [(adapter_of(&base, "", |_| true), 1.0)];
     let gguf = with(base, &loras);
@@ -316,7 +317,7 @@ fn control_file(name: &str, layers: &[usize], width: usize) -> (PathBuf, Vec<Vec
 
 #[test]
 fn layers_add_control_vectors_when_they_end() {
-    let recipe = Recipe::named("qwen3");
+    let recipe = Recipe::recipe_of("qwen3");
     let base = recipe.gguf("qwen3");
     let plan = model::plan(&base).unwrap();
     let (layers, ids) = (plan.layers.len(), few(&recipe).to_vec());
@@ -378,7 +379,7 @@ fn layers_add_control_vectors_when_they_end() {
 #[test]
 fn a_merged_file_gives_what_the_adapter_gives_at_run_time() {
     for name in ["qwen3", "qwen3moe"] {
-        let recipe = Recipe::named(name);
+        let recipe = Recipe::recipe_of(name);
         let base = recipe.gguf(name);
         let loras = [(adapter_of(&base, "", |_| true), 0.8)];
         let deltas = Deltas::new(&base, &model::plan(&base).unwrap(), &loras).unwrap();
@@ -398,11 +399,11 @@ fn a_merged_file_gives_what_the_adapter_gives_at_run_time() {
 
 #[test]
 fn adapters_for_other_models_are_told_by_name() {
-    let recipe = Recipe::named("qwen3");
+    let recipe = Recipe::recipe_of("qwen3");
     let base = recipe.gguf("qwen3");
     let (name, dims) = ("blk.0.attn_q.weight", base.tensor("blk.0.attn_q.weight").unwrap().dims.clone());
     let refused = |meta: Vec<(&str, Value)>, tensors: Vec<(String, Vec<u64>, Vec<f32>)>| {
-        let lora = Lora::of(opened("bad", file(&meta, &tensors)));
+        let lora = Lora::of(open_bytes("bad", file(&meta, &tensors)));
         let attached =
             lora.and_then(|lora| adapter::attach(&mut recipe.gguf("qwen3"), &[(lora, 1.0)], &[], Layers::default()));
         attached.unwrap_err().to_string()
@@ -441,7 +442,7 @@ fn adapters_for_other_models_are_told_by_name() {
 /// What llama.cpp computed of some rows and columns, with an adapter of all matrices but the embedding and the last, and a control
 /// vector of every layer but the first.
 #[derive(serde::Deserialize)]
-struct Golden {
+struct AdapterGolden {
     recipe: String,
     scale: f32,
     rows: Vec<usize>,
@@ -451,8 +452,8 @@ struct Golden {
 
 #[test]
 fn adapters_and_control_vectors_give_what_llama_cpp_computed() {
-    let golden: Golden = serde_json::from_str(include_str!("golden/adapters.json")).unwrap();
-    let recipe = Recipe::named(&golden.recipe);
+    let golden: AdapterGolden = serde_json::from_str(include_str!("golden/adapters.json")).unwrap();
+    let recipe = Recipe::recipe_of(&golden.recipe);
     let mut gguf = recipe.gguf("llama");
     let plan = model::plan(&gguf).unwrap();
     let loras = [(adapter_of(&gguf, "", |name| name.starts_with("blk.")), golden.scale)];

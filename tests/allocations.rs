@@ -2,7 +2,7 @@
 
 use crate::seeded::Recipe;
 use crate::util::{demo_path, fixture, rows};
-use pumex::cpu::{Fast, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, RunnerSizes};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
@@ -14,8 +14,8 @@ use pumex_cpu::Float;
 fn steady(gguf: &Gguf) -> (usize, usize) {
     let plan = model::plan(gguf).unwrap();
     let kind = Elements::Floats(Float::F16);
-    let sizes = Sizes { n_ctx: 64, n_seqs: 1, max_rows: 8, cache_positions: None, k: kind, v: kind };
-    let settings = Settings { threads: Some(1), ..Settings::default() };
+    let sizes = RunnerSizes { n_ctx: 64, n_seqs: 1, max_rows: 8, cache_positions: None, k: kind, v: kind };
+    let settings = FastSettings { threads: Some(1), ..FastSettings::default() };
     let mut runner = Fast::new(gguf, plan, sizes, &settings).unwrap();
     runner.run(&rows(0, 0, &[3, 1, 4]), Want::Ids).unwrap();
     let mut step = |pos| {
@@ -38,7 +38,7 @@ fn steps_of_a_sequence_under_way_ask_for_no_memory() {
     let files = [demo_path(), fixture("qwen3moe").with_extension("gguf")].map(|path| Gguf::open(&path).unwrap());
     let seeded =
         ["gemma3", "bloom", "deepseek2", "lfm2", "mamba2", "qwen3next", "rwkv6", "rwkv7", "gpt-oss", "hunyuan-moe"];
-    let made = seeded.map(|name| (name, Recipe::named(name).gguf(name)));
+    let made = seeded.map(|name| (name, Recipe::recipe_of(name).gguf(name)));
     let all = ["demo", "qwen3moe"].into_iter().zip(&files).chain(made.iter().map(|(name, gguf)| (*name, gguf)));
     for (name, gguf) in all {
         let (count, bytes) = steady(gguf);

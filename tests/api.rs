@@ -1,6 +1,6 @@
 //! The library as programs use it, with the demo model on the CPU.
 
-use crate::util::{demo_path, shared};
+use crate::util::{demo_path, shared_folder};
 use pumex::{Constraint, Error, FinishReason, Message, Model, Pooling, Prompt, Sampling};
 use serde_json::{json, Value};
 
@@ -10,7 +10,7 @@ fn demo() -> Model {
     Model::options().device("cpu").n_ctx(256).open(demo_path()).unwrap()
 }
 
-fn told<T>(result: pumex::Result<T>) -> String {
+fn error_text<T>(result: pumex::Result<T>) -> String {
     result.map(|_| ()).unwrap_err().to_string()
 }
 
@@ -44,13 +44,13 @@ fn an_answer_is_the_same_whole_in_parts_and_id_by_id() {
 
 #[test]
 fn models_are_shared_by_threads_and_answers_may_be_left() {
-    fn shared<T: Send + Sync>(_: &T) {}
-    fn sent<T: Send>(_: &T) {}
+    fn assert_sync<T: Send + Sync>(_: &T) {}
+    fn assert_send<T: Send>(_: &T) {}
     let model = Model::options().device("cpu").n_ctx(256).parallel(2).open(demo_path()).unwrap();
-    shared(&model);
+    assert_sync(&model);
     let answer = model.generate(PROMPT).stream().unwrap();
-    sent(&answer);
-    sent(&model.session().unwrap());
+    assert_send(&answer);
+    assert_send(&model.session().unwrap());
     // It never ends by itself within the time of a test, and takes one of two slots.
     drop(answer);
     let prompts = ["One", "Two", "Three", "Four"];
@@ -101,7 +101,7 @@ fn vectors_have_length_one_whoever_stands_beside_them() {
     }
     let each = model.embed_with(["a stone"], Some(Pooling::None), Some(-1), false).unwrap();
     assert_eq!(each[0].0.len(), each[0].1);
-    assert!(told(model.embed(["stone ".repeat(500)])).contains("64"));
+    assert!(error_text(model.embed(["stone ".repeat(500)])).contains("64"));
 }
 
 #[test]
@@ -129,30 +129,30 @@ fn sequences_go_back_and_are_kept() {
 #[test]
 fn errors_name_what_is_wrong() {
     let open = |path: &str| Model::options().device("cpu").open(path);
-    assert!(told(open("no/such.gguf")).starts_with("no/such.gguf: "));
-    assert!(told(open(file!())).contains("api.rs: "));
+    assert!(error_text(open("no/such.gguf")).starts_with("no/such.gguf: "));
+    assert!(error_text(open(file!())).contains("api.rs: "));
     assert!(matches!(Model::options().cache_types("f16", "q9"), Err(Error::Request(text)) if text.contains("q9")));
-    assert!(told(Model::options().device("no such device").open(demo_path())).starts_with("device"));
-    assert!(told(Model::options().device("cpu").mmproj("no.gguf").open(demo_path())).starts_with("no.gguf"));
+    assert!(error_text(Model::options().device("no such device").open(demo_path())).starts_with("device"));
+    assert!(error_text(Model::options().device("cpu").mmproj("no.gguf").open(demo_path())).starts_with("no.gguf"));
     let model = Model::options().device("cpu").n_ctx(64).on_demand(true).open(demo_path()).unwrap();
-    assert!(told(model.generate(PROMPT).grammar("root ::= x").stream()).contains("grammar"));
-    assert!(told(model.generate(PROMPT).temperature(f32::NAN).stream()).contains("temperature"));
-    assert!(told(model.generate("stone ".repeat(500)).reply()).contains("64"));
-    assert!(told(model.generate(vec![9_999_999]).reply()).contains("9999999"));
-    assert!(told(model.detokenize(&[9_999_999])).contains("9999999"));
-    assert!(told(model.chat([Message::user("").image_bytes(vec![0; 9])]).reply()).contains("mmproj"));
-    assert!(told(Message::from_json(json!({"content": "x"}))).contains("role"));
+    assert!(error_text(model.generate(PROMPT).grammar("root ::= x").stream()).contains("grammar"));
+    assert!(error_text(model.generate(PROMPT).temperature(f32::NAN).stream()).contains("temperature"));
+    assert!(error_text(model.generate("stone ".repeat(500)).reply()).contains("64"));
+    assert!(error_text(model.generate(vec![9_999_999]).reply()).contains("9999999"));
+    assert!(error_text(model.detokenize(&[9_999_999])).contains("9999999"));
+    assert!(error_text(model.chat([Message::user("").image_bytes(vec![0; 9])]).reply()).contains("mmproj"));
+    assert!(error_text(Message::from_json(json!({"content": "x"}))).contains("role"));
     let mut session = model.session().unwrap();
-    assert!(told(session.eval(&[])).contains("ids"));
-    assert!(told(session.eval(&[1; 65])).contains("64"));
-    assert!(told(session.eval(&[u32::MAX])).contains("4294967295"));
+    assert!(error_text(session.eval(&[])).contains("ids"));
+    assert!(error_text(session.eval(&[1; 65])).contains("64"));
+    assert!(error_text(session.eval(&[u32::MAX])).contains("4294967295"));
     let mut sampler = model.sampler(&Sampling::default(), None).unwrap();
-    assert!(told(sampler.sample(&[0.0])).contains("logits"));
+    assert!(error_text(sampler.sample(&[0.0])).contains("logits"));
 }
 
 #[test]
 fn pictures_stand_in_prompts_and_messages() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let path = |name: &str| shared.join("golden/vision").join(name);
     let options = Model::options().device("cpu").n_ctx(256).mmproj(path("mmproj/qwen2vl.gguf"));
     let model = options.open(path("text/tiny-qwen2vl.gguf")).unwrap();

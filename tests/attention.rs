@@ -216,7 +216,7 @@ fn left(kernels: [&str; 2], specs: [&AttentionSpec; 2]) -> Option<Device> {
     let better = |all: &[&'static str], kernel| all.iter().copied().take_while(|k| *k != kernel).collect::<Vec<_>>();
     let off = [better(&FEW, kernels[0]), better(&MANY, kernels[1])].concat();
     caps.disabled.extend(off.into_iter().map(|k| Disabled { kernel: k.into(), why: "another one is tested".into() }));
-    Some(device.chosen_by(caps))
+    Some(device.with_caps(caps))
 }
 
 /// Single rows, few and a prompt's, of latent attention's heads and of others from narrow to wide.

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use crate::seeded::Recipe;
 use crate::util;
 use pumex::conversation::{rows, Checkpoints};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
-use pumex::dialogue::{Answer, Asked, Message, Speaker, Style, Talk};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
+use pumex::dialogue::{Answer, AnswerOptions, Message, Speaker, Style, Talk};
 use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
 use pumex::model;
@@ -23,7 +23,7 @@ const MODELS: [&str; 5] = ["mamba", "rwkv7", "lfm2", "gemma3", "qwen3next"];
 
 /// A seeded model with as many ids as the demo model's vocabulary has, whose tokenizer speaks for it.
 pub fn model_of(name: &str, n_vocab: usize) -> Gguf {
-    let mut recipe = Recipe::named(name);
+    let mut recipe = Recipe::recipe_of(name);
     recipe.keys.insert("vocab_size".into(), n_vocab.into());
     for table in ["token_embd.weight", "output.weight"] {
         recipe.tensors.get_mut(table).into_iter().for_each(|dims| dims[1] = n_vocab as u64);
@@ -42,8 +42,8 @@ fn reference(gguf: &Gguf, n_seqs: usize) -> Box<dyn Runner + '_> {
 
 fn fast(gguf: &Gguf, n_seqs: usize) -> Box<dyn Runner + '_> {
     let f16 = Elements::Floats(Float::F16);
-    let sizes = Sizes { n_ctx: 256, n_seqs, max_rows: 16, cache_positions: None, k: f16, v: f16 };
-    let settings = Settings { threads: Some(2), ..Settings::default() };
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs, max_rows: 16, cache_positions: None, k: f16, v: f16 };
+    let settings = FastSettings { threads: Some(2), ..FastSettings::default() };
     Box::new(Fast::new(gguf, model::plan(gguf).unwrap(), sizes, &settings).unwrap())
 }
 
@@ -64,7 +64,7 @@ impl<'a> Setting<'a> {
 
     fn answer(&mut self) -> Answer {
         let stop = AtomicBool::new(false);
-        let asked = Asked { predict: 6, budget: None, stops: &[], keep: None, ignore_ends: true, stop: &stop };
+        let asked = AnswerOptions { predict: 6, budget: None, stops: &[], keep: None, ignore_ends: true, stop: &stop };
         let prompt = self.style.prompt(self.talk.messages()).unwrap();
         let ids = self.style.ids(&self.speaker.tokenizer, &prompt).unwrap();
         self.speaker.answer(&self.style, (&prompt, ids), (&asked, None), &mut |_| Ok(())).unwrap()
@@ -144,7 +144,7 @@ fn text(seed: u32, len: u32) -> Vec<u32> {
 
 #[test]
 fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
-    let gguf = Recipe::named("mamba").gguf("checkpoints.gguf");
+    let gguf = Recipe::recipe_of("mamba").gguf("checkpoints.gguf");
     let mut runner = Reference::new(&gguf, model::plan(&gguf).unwrap(), 256, 3, 64);
     let feed = |runner: &mut Reference<'_>, start: usize, ids: &[u32]| {
         runner.run(&rows(ids, start, |_| RowOutput::Logits), Want::Logits).unwrap().logits
@@ -154,7 +154,7 @@ fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
     let truth = feed(&mut runner, 0, &whole);
     runner.forget(0, 0);
     for cut in [10, 20, 30] {
-        let from = runner.held(0);
+        let from = runner.sequence_len(0);
         feed(&mut runner, from, &whole[from..cut]);
         kept.keep(&mut runner, 0, &whole[..cut]).unwrap();
         kept.keep(&mut runner, 0, &whole[..cut]).unwrap(); // known already
@@ -163,7 +163,7 @@ fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
     assert_eq!(lengths(&kept), [20, 30]);
     // The longest beginning, and not one that ends behind what is wanted.
     assert_eq!(kept.resume(&mut runner, 0, &whole[..30], &whole[..29]).unwrap(), 20);
-    assert_eq!((runner.held(0), lengths(&kept)), (20, vec![30, 20]));
+    assert_eq!((runner.sequence_len(0), lengths(&kept)), (20, vec![30, 20]));
     let n_vocab = runner.n_vocab();
     assert_eq!(feed(&mut runner, 20, &whole[20..]), truth[20 * n_vocab..], "as if computed anew");
     // A sequence that needs no checkpoint stays as it is.
@@ -171,9 +171,9 @@ fn checkpoints_are_bounded_and_the_one_used_longest_ago_goes() {
     let other = text(2, 40);
     assert_eq!(kept.resume(&mut runner, 0, &whole, &other).unwrap(), 0);
     kept.retain_beginnings(&mut runner, &whole[..25]);
-    assert_eq!((lengths(&kept), runner.held(1) + runner.held(2)), (vec![20], 20));
+    assert_eq!((lengths(&kept), runner.sequence_len(1) + runner.sequence_len(2)), (vec![20], 20));
     assert!(kept.let_oldest_go(&mut runner) && !kept.let_oldest_go(&mut runner));
-    assert_eq!(runner.held(1) + runner.held(2), 0);
+    assert_eq!(runner.sequence_len(1) + runner.sequence_len(2), 0);
     let mut off = Checkpoints::default();
     feed(&mut runner, 0, &other);
     off.keep(&mut runner, 0, &other).unwrap();

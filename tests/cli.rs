@@ -5,8 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 #[path = "../cli/src/argv.rs"]
 mod argv;
-#[path = "../cli/src/passed.rs"]
-mod passed;
+#[path = "../cli/src/llama_cpp_flags.rs"]
+mod llama_cpp_flags;
 
 fn rewrite(line: &str) -> String {
     let out = argv::rewrite(line.split(' ').map(OsString::from));
@@ -44,7 +44,7 @@ fn every_alias_becomes_its_long_flag() {
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
             for name in names.chain(underscores) {
                 let (given, want) = match slot {
-                    passed::Slot::None => (format!("{command} {name} x"), format!("{command} {long} x")),
+                    llama_cpp_flags::FlagValue::None => (format!("{command} {name} x"), format!("{command} {long} x")),
                     _ => (format!("{command} {name} on x"), format!("{command} {long}=on x")),
                 };
                 assert_eq!(rewrite(&given), want);
@@ -110,10 +110,10 @@ fn the_last_of_a_repeated_flag_counts_with_a_warning() {
 
 #[test]
 fn other_programs_flags_are_passed_over_with_a_note_and_words_are_no_clusters() {
-    for (names, slot, why) in passed::PASSED.iter().chain(passed::SERVE) {
+    for (names, slot, why) in llama_cpp_flags::PASSED.iter().chain(llama_cpp_flags::SERVE) {
         assert!(!why.is_empty());
         for name in *names {
-            let value = if *slot == passed::Slot::Value { " 1" } else { "" };
+            let value = if *slot == llama_cpp_flags::FlagValue::Value { " 1" } else { "" };
             let out = argv::rewrite(format!("serve {name}{value} --port 1").split(' ').map(OsString::from));
             assert_eq!((out.args.len(), out.notes.len()), (2, 1), "{name}: {out:?}");
             assert_eq!(out.notes[0], format!("{name} has no effect here: {why}"));
@@ -433,6 +433,6 @@ fn a_continuation_ends_by_exit_and_by_ctrl_c_while_it_waits() {
         let mut terminal = crate::terminal::screen::Terminal::start(&args, &std::env::temp_dir());
         terminal.wait("Ctrl-D ends\r\n> ");
         terminal.send(keys);
-        assert_eq!(terminal.end(), Some(expected), "{}", terminal.seen());
+        assert_eq!(terminal.end(), Some(expected), "{}", terminal.visible_text());
     }
 }

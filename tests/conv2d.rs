@@ -57,7 +57,7 @@ fn numbers(len: usize, seed: u32) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-fn found(
+fn run_conv2d(
     device: &Device,
     kernels: &Kernels,
     (shape, tile): (&Conv2d, &Conv2dTile),
@@ -106,7 +106,7 @@ fn convolutions_agree_with_the_reference_at_the_edges_of_their_shapes() {
             let (w, bias) = (numbers(shape.weights(), 2), numbers(shape.outputs, 3));
             for (halves, bias) in [(false, Some(&bias[..])), (true, Some(&bias[..])), (false, None)] {
                 let truth = reference(&shape, &x, &w, bias).unwrap();
-                let error = nmse(&found(&device, &kernels, (&shape, &tile), (&x, &w, bias), halves), &truth);
+                let error = nmse(&run_conv2d(&device, &kernels, (&shape, &tile), (&x, &w, bias), halves), &truth);
                 assert!(error < 1e-11, "{} of {name}, halves {halves}: NMSE {error:e}", tile.kernel);
                 worst = worst.max(error);
             }

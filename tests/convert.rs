@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 mod recipe;
 
 /// A folder of its own, gone at the end.
-struct Scratch(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let path = std::env::temp_dir().join(format!("pumex-convert-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        TemporaryFolder(path)
     }
 
     fn path(&self, name: &str) -> String {
@@ -23,34 +23,34 @@ impl Scratch {
     }
 
     /// Writes the seeded folder of that name.
-    fn seeded(&self, name: &str) -> String {
+    fn write_seeded(&self, name: &str) -> String {
         let all = recipe::cases::all();
         let dir = all.iter().find(|folder| folder.name == name).unwrap().write(&self.0);
         dir.to_string_lossy().into_owned()
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn said(args: &[&str]) -> (Option<i32>, String) {
+fn run_convert(args: &[&str]) -> (Option<i32>, String) {
     let out = pumex(args);
     (out.status.code(), format!("{}{}", stdout(&out), stderr(&out)))
 }
 
 fn well(args: &[&str]) -> String {
-    let (code, text) = said(args);
+    let (code, text) = run_convert(args);
     assert_eq!(code, Some(0), "{args:?}: {text}");
     text
 }
 
 #[test]
 fn a_folder_becomes_what_quantize_makes_of_its_f32_file_and_runs() {
-    let scratch = Scratch::new("types");
-    let dir = scratch.seeded("Tiny-Llama-7B-chat-v0.2");
+    let scratch = TemporaryFolder::new("types");
+    let dir = scratch.write_seeded("Tiny-Llama-7B-chat-v0.2");
     let [whole, quantized, own] = ["f32.gguf", "quantized.gguf", "own.gguf"].map(|name| scratch.path(name));
     well(&["convert", &dir, &whole, "F32"]);
     for kind in ["Q4_K_M", "IQ4_NL", "Q5_1"] {
@@ -73,9 +73,10 @@ fn a_folder_becomes_what_quantize_makes_of_its_f32_file_and_runs() {
 
 #[test]
 fn a_conversion_that_cannot_be_says_what_it_needs() {
-    let scratch = Scratch::new("errors");
-    let (llama, qwen) = (scratch.seeded("Tiny-Llama-7B-chat-v0.2"), scratch.seeded("Qwen2.5-0.5B-Instruct"));
-    let (adapter, out) = (scratch.seeded("qwen-adapter"), scratch.path("out.gguf"));
+    let scratch = TemporaryFolder::new("errors");
+    let (llama, qwen) =
+        (scratch.write_seeded("Tiny-Llama-7B-chat-v0.2"), scratch.write_seeded("Qwen2.5-0.5B-Instruct"));
+    let (adapter, out) = (scratch.write_seeded("qwen-adapter"), scratch.path("out.gguf"));
     let weights = format!("{llama}/model.safetensors");
     for (args, expected, words) in [
         (&["convert", &llama, &out, "Q4KM"][..], 2, "expected one of AUTO"),
@@ -84,7 +85,7 @@ fn a_conversion_that_cannot_be_says_what_it_needs() {
         (&["convert", &llama, &weights], 2, "model.safetensors"),
         (&["convert", "no-such-folder", &out], 1, "no-such-folder"),
     ] {
-        let (code, text) = said(args);
+        let (code, text) = run_convert(args);
         assert!(code == Some(expected) && text.contains(words), "{args:?}: {code:?} {text}");
         assert!(!Path::new(&out).exists(), "{args:?}");
     }

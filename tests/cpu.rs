@@ -1,9 +1,11 @@
 //! The fast interpreter on the CPU against golden outputs and against the reference.
 
 use crate::reference::{assert_greedy, greedy};
-use crate::util::{demo_path, fixture, logits, nmse, pick, reference, rows, shared, type_model, Golden, FIXTURES};
+use crate::util::{
+    demo_path, fixture, logits, nmse, pick, reference, rows, shared_folder, type_model, Golden, FIXTURES,
+};
 use pumex::conversation::{generate, Request};
-use pumex::cpu::Settings;
+use pumex::cpu::FastSettings;
 use pumex::engine::{self, CacheType, DeviceChoice, Options};
 use pumex::gguf::Gguf;
 use pumex::policy::ActivationQuant;
@@ -14,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-fn options(cache: CacheType, cpu: Settings) -> Options {
+fn options(cache: CacheType, cpu: FastSettings) -> Options {
     Options {
         device: DeviceChoice::Cpu,
         n_ctx: Some(256),
@@ -36,7 +38,7 @@ fn check(model: &Path, golden: &Path, bound: f64) {
     let gguf = Gguf::open(model).unwrap();
     let data = Golden::load(golden);
     for (cache, chunk) in [(CacheType::F16, 64), (CacheType::F32, 1)] {
-        let mut runner = runner(&gguf, &options(cache, Settings::default()));
+        let mut runner = runner(&gguf, &options(cache, FastSettings::default()));
         let all = logits(&mut *runner, &data.tokens, chunk);
         let error = nmse(&pick(&all, data.vocab, &data.logit_positions), &data.logits);
         println!("{} {cache:?}, chunks of {chunk}: NMSE {error:.2e}", golden.display());
@@ -51,7 +53,7 @@ fn check(model: &Path, golden: &Path, bound: f64) {
 fn speeds_of_few_tokens_are_those_of_their_steps() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     for device in [DeviceChoice::Cpu, DeviceChoice::Reference] {
-        let mut runner = runner(&gguf, &Options { device, ..options(CacheType::F16, Settings::default()) });
+        let mut runner = runner(&gguf, &Options { device, ..options(CacheType::F16, FastSettings::default()) });
         runner.run(&rows(0, 0, &[1]), Want::Ids).unwrap();
         let step = |pos: usize| {
             let begun = Instant::now();
@@ -113,7 +115,7 @@ fn the_cpu_in_floats_keeps_keys_and_values_as_it_is_told() {
 
 #[test]
 fn every_format_agrees_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for name in crate::goldens::TYPES {
         check(&type_model(&shared, name), &shared.join("golden/types").join(name), 5e-4);
     }
@@ -124,7 +126,7 @@ fn models_agree_with_llama_cpp() {
     for name in FIXTURES {
         check(&fixture(name).with_extension("gguf"), &fixture(name), 5e-4);
     }
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (file, name) in [("llama-f16", "llama"), ("qwen3", "qwen3"), ("qwen3moe-f16", "qwen3moe")] {
         check(&shared.join("models").join(file).with_extension("gguf"), &shared.join("golden/demo").join(name), 5e-4);
     }
@@ -133,7 +135,7 @@ fn models_agree_with_llama_cpp() {
 /// What the text of the demo models costs, as llama.cpp counts it with its own products in 8 bits.
 #[test]
 fn perplexities_are_llama_cpps() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let table = std::fs::read_to_string(shared.join("golden/perplexity.tsv")).unwrap();
     let text = shared.join("models/valid.txt");
     for (file, model, kind) in
@@ -164,7 +166,7 @@ fn importance_is_the_references() {
         runner.importance().unwrap()
     };
     let truth = collected(&mut reference(&gguf));
-    let found = collected(&mut *runner(&gguf, &options(CacheType::F32, Settings::default())));
+    let found = collected(&mut *runner(&gguf, &options(CacheType::F32, FastSettings::default())));
     assert_eq!(found.len(), truth.len());
     for (found, truth) in found.iter().zip(&truth) {
         assert_eq!((&found.names, found.counts.iter().sum::<f32>()), (&truth.names, truth.counts.iter().sum::<f32>()));
@@ -177,7 +179,7 @@ fn instructions_caches_and_places_of_weights_change_little() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids: Vec<u32> = (0..48).map(|i| (i * 97 + 5) % 4096).collect();
     let truth = logits(&mut reference(&gguf), &ids, 48);
-    let try_one = |cache, cpu: Settings, bound: f64| {
+    let try_one = |cache, cpu: FastSettings, bound: f64| {
         let what = format!("{cache:?} {cpu:?}");
         let mut runner = runner(&gguf, &options(cache, cpu));
         for chunk in [1, 5, 48] {
@@ -187,9 +189,9 @@ fn instructions_caches_and_places_of_weights_change_little() {
         }
     };
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
-        try_one(CacheType::F16, Settings { isa: Some(isa), ..Settings::default() }, 3e-4);
+        try_one(CacheType::F16, FastSettings { isa: Some(isa), ..FastSettings::default() }, 3e-4);
     }
-    try_one(CacheType::F16, Settings { in_place: true, ..Settings::default() }, 3e-4);
+    try_one(CacheType::F16, FastSettings { in_place: true, ..FastSettings::default() }, 3e-4);
     for cache in CacheType::ALL {
         // Found: 6e-5, by activations of 8 bits; 5e-4 and 2e-3 by keys and values of five bits and of four.
         let bound = match cache {
@@ -197,7 +199,7 @@ fn instructions_caches_and_places_of_weights_change_little() {
             CacheType::Q4_0 | CacheType::Q4_1 | CacheType::Iq4Nl => 4e-3,
             _ => 3e-4,
         };
-        try_one(cache, Settings::default(), bound);
+        try_one(cache, FastSettings::default(), bound);
     }
 }
 
@@ -206,7 +208,7 @@ fn any_number_of_threads_gives_the_same_text() {
     let gguf = Gguf::open(&fixture("qwen3moe").with_extension("gguf")).unwrap();
     let ids: Vec<u32> = (0..20).map(|i| (i * 31 + 7) % 128).collect();
     let text = |threads| {
-        let settings = Settings { threads: Some(threads), ..Settings::default() };
+        let settings = FastSettings { threads: Some(threads), ..FastSettings::default() };
         let mut runner = runner(&gguf, &options(CacheType::F16, settings));
         (logits(&mut *runner, &ids, 20), greedy(&mut *runner, &ids, 40))
     };
@@ -222,7 +224,7 @@ fn more_threads_than_cores_give_the_same_text() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids: Vec<u32> = (0..20).map(|i| (i * 97 + 5) % 4096).collect();
     let text = |threads| {
-        let settings = Settings { threads: Some(threads), priority: -1, ..Settings::default() };
+        let settings = FastSettings { threads: Some(threads), priority: -1, ..FastSettings::default() };
         let mut runner = runner(&gguf, &options(CacheType::F16, settings));
         greedy(&mut *runner, &ids, 40)
     };
@@ -241,8 +243,8 @@ fn more_threads_than_cores_give_the_same_text() {
 fn sequences_that_take_turns_and_forks_get_what_each_gets_alone() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids = |seq: u32| -> Vec<u32> { (0..40).map(|i| (i * 13 + 17 * seq + 3) % 4096).collect() };
-    let mut together = runner(&gguf, &options(CacheType::F16, Settings::default()));
-    let mut alone = runner(&gguf, &options(CacheType::F16, Settings::default()));
+    let mut together = runner(&gguf, &options(CacheType::F16, FastSettings::default()));
+    let mut alone = runner(&gguf, &options(CacheType::F16, FastSettings::default()));
     let row = |seq: u32, pos: usize| Row {
         seq,
         pos: pos as u32,

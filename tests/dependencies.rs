@@ -7,7 +7,7 @@ fn file(name: &str) -> String {
 }
 
 /// What stands in quotes behind `key = ` in a text.
-fn quoted<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+fn quoted_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.split_once(&format!("{key} = \""))?.1.split('"').next()
 }
 
@@ -16,12 +16,12 @@ fn crates_that_are_there_twice_are_named_with_a_reason() {
     let (lock, deny) = (file("Cargo.lock"), file("deny.toml"));
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
-        let (name, version) = (quoted(package, "name").unwrap(), quoted(package, "version").unwrap());
+        let (name, version) = (quoted_value(package, "name").unwrap(), quoted_value(package, "version").unwrap());
         versions.entry(name).or_default().insert(version);
     }
     assert!(versions.len() > 150, "{}", versions.len());
     let skipped: BTreeMap<&str, &str> =
-        deny.lines().filter_map(|line| quoted(line, "crate")?.split_once('@')).collect();
+        deny.lines().filter_map(|line| quoted_value(line, "crate")?.split_once('@')).collect();
     assert_eq!(deny.matches("reason = \"").count(), skipped.len(), "each with its reason");
     for (name, versions) in &versions {
         // All but one of several versions are named.
@@ -37,7 +37,7 @@ fn crates_that_are_there_twice_are_named_with_a_reason() {
 fn crates_come_from_one_registry() {
     for name in ["Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"] {
         let lock = file(name);
-        let sources: BTreeSet<&str> = lock.lines().filter_map(|line| quoted(line, "source")).collect();
+        let sources: BTreeSet<&str> = lock.lines().filter_map(|line| quoted_value(line, "source")).collect();
         assert_eq!(sources.len(), 1, "{name}: {sources:?}");
         assert!(sources.iter().all(|source| source.starts_with("registry+")), "{name}: {sources:?}");
     }

@@ -159,7 +159,7 @@ fn what_the_device_uses_is_freed_when_it_is_done() {
     let recording = long(&device);
     let value = device.submit(&recording).unwrap();
     drop(recording);
-    assert!(device.reached(value).unwrap());
+    assert!(device.is_reached(value).unwrap());
     crate::util::assert_silent_on(&device);
 }
 
@@ -186,7 +186,7 @@ fn a_device_that_was_waited_for_in_vain_is_left_alone_with_all_it_may_use() {
     }
     drop(other);
     crate::util::assert_silent_on(&device);
-    while !device.reached(value).unwrap() {
+    while !device.is_reached(value).unwrap() {
         std::thread::sleep(Duration::from_millis(5)); // so that the process does not end amid it
     }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use crate::seeded::Recipe;
 use crate::util;
-use pumex::conversation::{generate, generate_on, shifted, Request, StopReason, MARK};
+use pumex::conversation::{generate, generate_on, shift_ids, Request, StopReason, MARK};
 use pumex::cpu::Reference;
-use pumex::dialogue::{Asked, End, Message, Speaker, Style, Talk};
+use pumex::dialogue::{AnswerEnd, AnswerOptions, Message, Speaker, Style, Talk};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::sample::{Sampler, SamplerOptions};
@@ -35,7 +35,7 @@ fn style(speaker: &Speaker<'_>) -> Style {
 fn only_what_is_new_of_a_turn_is_fed_and_answers_are_as_of_a_fresh_start() {
     let gguf = Gguf::open(&util::demo_path()).unwrap();
     let stop = AtomicBool::new(false);
-    let asked = Asked { predict: 6, budget: None, stops: &[], keep: None, ignore_ends: true, stop: &stop };
+    let asked = AnswerOptions { predict: 6, budget: None, stops: &[], keep: None, ignore_ends: true, stop: &stop };
     let mut going = speaker(&gguf, 256);
     let style = style(&going);
     let mut talk = Talk::of(vec![Message::new("system", "You speak of kings and of their people.")]).unwrap();
@@ -55,7 +55,10 @@ fn only_what_is_new_of_a_turn_is_fed_and_answers_are_as_of_a_fresh_start() {
         let mut fresh = speaker(&gguf, 256);
         let again = fresh.answer(&style, (&prompt, ids.clone()), (&asked, None), &mut |_| Ok(())).unwrap();
         assert_eq!(answer.message, again.message);
-        assert_eq!((answer.end, answer.generated, seen.trim_end()), (End::Limit, 6, answer.message.content.as_str()));
+        assert_eq!(
+            (answer.end, answer.generated, seen.trim_end()),
+            (AnswerEnd::Limit, 6, answer.message.content.as_str())
+        );
         assert_eq!(again.fed, (ids.len(), ids.len()));
         let first = talk.turns() == 1;
         assert!(first == (answer.fed.0 == ids.len()) && (first || answer.fed.0 < 24), "{:?}", answer.fed);
@@ -124,7 +127,7 @@ fn texts_of_a_message_stand_on_lines_of_their_own_and_marks_of_media_beside_them
 #[test]
 fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
     for name in ["qwen3", "rwkv7", "mamba", "gemma3", "lfm2"] {
-        let gguf = Recipe::named(name).gguf("shift.gguf");
+        let gguf = Recipe::recipe_of(name).gguf("shift.gguf");
         let runner = || Reference::new(&gguf, model::plan(&gguf).unwrap(), 24, 1, 8);
         let stop = AtomicBool::new(false);
         let prompt = [1, 2, 3, 4, 5];
@@ -159,7 +162,7 @@ fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
             generate(&mut runner(), &part, &mut greedy(), &mut |id| more.push(id)).unwrap();
             whole.extend(&more);
             by_hand.extend(more);
-            whole = shifted(&whole, 2, 0);
+            whole = shift_ids(&whole, 2, 0);
         }
         assert_eq!(out, by_hand, "{name}");
     }
@@ -220,7 +223,7 @@ const CALLS: &str = "{% if tools %}{{ tools|tojson }} in <tool_call> </tool_call
                      {% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}\
                      {% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
 
-fn scripted(says: &str, budget: Option<usize>, stops: &[String]) -> pumex::dialogue::Answer {
+fn scripted_answer(says: &str, budget: Option<usize>, stops: &[String]) -> pumex::dialogue::Answer {
     let gguf = Gguf::open(&util::demo_path()).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let says = tokenizer.encode(says, false, true).unwrap().into();
@@ -231,34 +234,34 @@ fn scripted(says: &str, budget: Option<usize>, stops: &[String]) -> pumex::dialo
     let prompt = style.prompt(&[Message::new("user", "u")]).unwrap();
     let ids = style.ids(&speaker.tokenizer, &prompt).unwrap();
     let stop = AtomicBool::new(false);
-    let asked = Asked { predict: -1, budget, stops, keep: None, ignore_ends: false, stop: &stop };
+    let asked = AnswerOptions { predict: -1, budget, stops, keep: None, ignore_ends: false, stop: &stop };
     speaker.answer(&style, (&prompt, ids), (&asked, None), &mut |_| Ok(())).unwrap()
 }
 
 #[test]
 fn reasoning_text_and_calls_of_an_answer_come_apart() {
     let call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"k\": \"v\"}}\n</tool_call>";
-    let answer = scripted(&format!("<think>\nso\n</think>\n\n I call.\n{call}<|end|>"), None, &[]);
+    let answer = scripted_answer(&format!("<think>\nso\n</think>\n\n I call.\n{call}<|end|>"), None, &[]);
     let message = &answer.message;
-    assert_eq!((answer.end, message.content.as_str()), (End::Turn, "I call."));
+    assert_eq!((answer.end, message.content.as_str()), (AnswerEnd::Turn, "I call."));
     assert_eq!(message.reasoning_content.as_deref(), Some("so"));
     let calls: Vec<_> = message.tool_calls.iter().map(|c| (c.id.as_str(), c.function.name.as_str())).collect();
     assert_eq!(calls, [("call00001", "f")]);
     let arguments: serde_json::Value = serde_json::from_str(&message.tool_calls[0].function.arguments).unwrap();
     assert_eq!(arguments, serde_json::json!({"k": "v"}));
-    let cut = scripted("<tool_call>\n{\"name\": \"f\", \"arg<|end|>", None, &[]);
+    let cut = scripted_answer("<tool_call>\n{\"name\": \"f\", \"arg<|end|>", None, &[]);
     assert!(cut.message.tool_calls.is_empty(), "half a call is none: {:?}", cut.message);
 }
 
 #[test]
 fn a_text_that_ends_answers_ends_them_and_is_not_shown() {
-    let answer = scripted("one two STOP three<|end|>", None, &["STOP".to_string()]);
-    assert_eq!((answer.end, answer.message.content.as_str()), (End::Text, "one two"));
+    let answer = scripted_answer("one two STOP three<|end|>", None, &["STOP".to_string()]);
+    assert_eq!((answer.end, answer.message.content.as_str()), (AnswerEnd::Text, "one two"));
 }
 
 #[test]
 fn a_budget_of_no_reasoning_ends_it_where_it_begins() {
-    let answer = scripted("<think>I think that this is long<|end|>", Some(0), &[]);
+    let answer = scripted_answer("<think>I think that this is long<|end|>", Some(0), &[]);
     assert_eq!(answer.message.reasoning_content, None, "{:?}", answer.message);
     assert!(!answer.message.content.contains("<think>"), "{:?}", answer.message);
 }

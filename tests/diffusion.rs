@@ -2,8 +2,8 @@
 
 use crate::seeded::Recipe;
 use crate::util::{exact, options, vulkan};
-use pumex::cpu::{Fast, Reference, Settings as CpuSettings, Sizes};
-use pumex::diffusion::{generate, Algorithm, Schedule, Settings};
+use pumex::cpu::{Fast, FastSettings as CpuSettings, Reference, RunnerSizes};
+use pumex::diffusion::{generate, Algorithm, DiffusionSettings, Schedule};
 use pumex::engine::{CacheType, Options};
 use pumex::model;
 use pumex::step::Runner;
@@ -40,15 +40,15 @@ struct Case {
 }
 
 impl Case {
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> DiffusionSettings {
+        DiffusionSettings {
             steps: self.steps,
             window: self.window,
             seed: self.seed,
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
-            algorithm: Algorithm::numbered(self.algorithm).unwrap(),
+            algorithm: Algorithm::from_number(self.algorithm).unwrap(),
             schedule: if self.block > 0 { Schedule::Blocks(self.block) } else { Schedule::Times(self.eps) },
             algorithm_temperature: self.algorithm_temperature,
             guidance: self.guidance,
@@ -79,11 +79,12 @@ fn windows_are_filled_on_the_cpu_as_by_llama_cpp() {
     assert!(cases.len() > 24, "{}", cases.len());
     for case in cases {
         let name: &'static str = case.model.clone().leak();
-        let gguf = Recipe::named(name).gguf(name);
+        let gguf = Recipe::recipe_of(name).gguf(name);
         let plan = model::plan(&gguf).unwrap();
         case.check(&mut Reference::new(&gguf, plan.clone(), ROWS, 1, ROWS), "the reference");
         let floats = || Elements::Floats(Float::F32);
-        let sizes = Sizes { n_ctx: ROWS, n_seqs: 1, max_rows: ROWS, cache_positions: None, k: floats(), v: floats() };
+        let sizes =
+            RunnerSizes { n_ctx: ROWS, n_seqs: 1, max_rows: ROWS, cache_positions: None, k: floats(), v: floats() };
         let one = CpuSettings { threads: Some(1), ..CpuSettings::default() };
         case.check(&mut Fast::new(&gguf, plan, sizes, &one).unwrap(), "the CPU");
     }
@@ -92,7 +93,7 @@ fn windows_are_filled_on_the_cpu_as_by_llama_cpp() {
 #[test]
 fn windows_are_filled_on_a_device_as_by_llama_cpp() {
     for name in ["llada", "rnd1"] {
-        let gguf = Recipe::named(name).gguf(name);
+        let gguf = Recipe::recipe_of(name).gguf(name);
         let options =
             Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, debug: exact(), ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
@@ -105,7 +106,7 @@ fn windows_are_filled_on_a_device_as_by_llama_cpp() {
 #[test]
 fn settings_that_do_not_hold_together_are_refused_by_name() {
     let case = cases().remove(0);
-    type Change = fn(&mut Settings);
+    type Change = fn(&mut DiffusionSettings);
     let wrong: [(&str, Change); 7] = [
         ("--diffusion-steps", |s| s.steps = 0),
         ("--diffusion-eps", |s| s.schedule = Schedule::Times(0.0)),
@@ -115,7 +116,7 @@ fn settings_that_do_not_hold_together_are_refused_by_name() {
         ("the window", |s| s.window = ROWS + 1),
         ("the mask token", |s| s.mask = 64),
     ];
-    let gguf = Recipe::named("llada").gguf("llada");
+    let gguf = Recipe::recipe_of("llada").gguf("llada");
     let mut runner = Reference::new(&gguf, model::plan(&gguf).unwrap(), ROWS, 1, ROWS);
     let stop = AtomicBool::new(false);
     for (named, change) in wrong {
@@ -133,11 +134,11 @@ fn settings_that_do_not_hold_together_are_refused_by_name() {
 }
 
 /// A model in a file, whose vocabulary are letters and digits, gone with this.
-struct Made(PathBuf);
+struct TemporaryModel(PathBuf);
 
-impl Made {
-    fn new(name: &str, shifted: bool) -> Made {
-        let mut recipe = Recipe::named(name);
+impl TemporaryModel {
+    fn new(name: &str, shifted: bool) -> TemporaryModel {
+        let mut recipe = Recipe::recipe_of(name);
         let letters = ('a'..='z').chain('A'..='Z').chain('0'..='9').map(|c| json!(c.to_string()));
         let tokens: Vec<Value> = letters.chain([json!("<s>"), json!("<mask>")]).collect();
         let kinds: Vec<i32> = (0..tokens.len()).map(|id| if id < 62 { 1 } else { 3 }).collect();
@@ -155,7 +156,7 @@ impl Made {
         recipe.keys.extend(keys.map(|(key, value)| (key.to_string(), value)));
         let path = std::env::temp_dir().join(format!("pumex-diffusion-{name}-{}.gguf", std::process::id()));
         std::fs::write(&path, recipe.bytes()).unwrap();
-        Made(path)
+        TemporaryModel(path)
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -172,7 +173,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TemporaryModel {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -202,7 +203,7 @@ fn flags(case: &Case) -> Vec<String> {
 #[test]
 fn run_writes_by_diffusion_what_llama_cpp_writes() {
     for (name, shifted) in [("llada", 0), ("rnd1", 1)] {
-        let made = Made::new(name, shifted > 0);
+        let made = TemporaryModel::new(name, shifted > 0);
         let mut tried = 0;
         let like = |case: &Case| case.model == name && case.shifted == shifted && case.prompt.len() == 4;
         for case in cases().into_iter().filter(like) {
@@ -213,7 +214,7 @@ fn run_writes_by_diffusion_what_llama_cpp_writes() {
         }
         assert!(tried > 5, "{name}: {tried}");
     }
-    let made = Made::new("dream", false);
+    let made = TemporaryModel::new("dream", false);
     let usual = ["--top-k", "1", "--seed", "1", "--diffusion-steps", "4"];
     // A window of the prompt and what -n says.
     assert_eq!(made.ids(&[&usual[..], &["-n", "6"]].concat()).len(), 6);
@@ -226,7 +227,7 @@ fn run_writes_by_diffusion_what_llama_cpp_writes() {
 
 #[test]
 fn flags_that_do_not_go_with_diffusion_are_refused_by_name() {
-    let made = Made::new("llada-moe", false);
+    let made = TemporaryModel::new("llada-moe", false);
     let long = ["-n", "9999"];
     let wrong: [(&[&str], &str); 9] = [
         (&["--diffusion-steps", "0"], "--diffusion-steps"),

@@ -58,14 +58,14 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// A command of a document: where it stands, its words after `pumex`, and whether it is marked as run.
-struct Shown {
+struct DocumentedCommand {
     at: String,
     args: Vec<String>,
     runs: bool,
 }
 
 /// Every line `$ pumex ...` in a fenced block.
-fn shown() -> Vec<Shown> {
+fn documented_commands() -> Vec<DocumentedCommand> {
     let mut found = Vec::new();
     for (name, text) in documents() {
         let mut fence: Option<&str> = None;
@@ -77,7 +77,7 @@ fn shown() -> Vec<Shown> {
             }
             if let (Some(info), Some(command)) = (fence, line.strip_prefix("$ pumex")) {
                 let runs = info.split(',').any(|mark| mark == "runs");
-                found.push(Shown { at: format!("{name}:{}", i + 1), args: words(command), runs });
+                found.push(DocumentedCommand { at: format!("{name}:{}", i + 1), args: words(command), runs });
             }
         }
     }
@@ -113,9 +113,9 @@ fn flags() -> BTreeMap<(String, String), bool> {
 
 #[test]
 fn commands_of_the_documents_are_the_programs() {
-    let (known, shown) = (flags(), shown());
+    let (known, shown) = (flags(), documented_commands());
     assert!(shown.len() > 30, "{}", shown.len());
-    for Shown { at, args, .. } in &shown {
+    for DocumentedCommand { at, args, .. } in &shown {
         let (command, rest) = args.split_first().unwrap_or_else(|| panic!("{at}: no command"));
         // Commands that have no flags but help's.
         let is_known =
@@ -154,9 +154,9 @@ fn commands_marked_as_run_do_run() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("text.txt"), "In the beginning was the word, and the word was good. ".repeat(40))
         .unwrap();
-    let shown: Vec<Shown> = shown().into_iter().filter(|shown| shown.runs).collect();
+    let shown: Vec<DocumentedCommand> = documented_commands().into_iter().filter(|shown| shown.runs).collect();
     assert!(shown.len() > 15, "{}", shown.len());
-    for Shown { at, args, .. } in &shown {
+    for DocumentedCommand { at, args, .. } in &shown {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
         let command = command.args(args).current_dir(&folder).stdin(Stdio::null()).env_remove("RUST_LOG");
         let done = command.env("LLAMA_ARG_DEVICE", "cpu").env("XDG_CACHE_HOME", &folder).output().unwrap();
@@ -168,7 +168,7 @@ fn commands_marked_as_run_do_run() {
 }
 
 /// What a document says is in the repository: paths in backquotes, but for names that stand for others, and links.
-fn named(text: &str) -> (Vec<&str>, Vec<&str>) {
+fn named_paths(text: &str) -> (Vec<&str>, Vec<&str>) {
     let folders = [
         "src/",
         "tests/",
@@ -206,7 +206,7 @@ fn paths_and_links_of_the_documents_are_there() {
         // Blocks of text are what a terminal shows.
         let prose: Vec<&str> = text.split("\n```").step_by(2).collect();
         let prose = prose.join("\n");
-        let (paths, links) = named(&prose);
+        let (paths, links) = named_paths(&prose);
         for path in paths {
             assert!(root().join(path).exists(), "{name}: there is no {path}");
         }
@@ -250,7 +250,7 @@ fn speeds_of_the_readme_stand_in_the_record() {
 #[test]
 fn the_book_has_every_page_once() {
     let summary = read(&root().join("docs/SUMMARY.md"));
-    let mut listed: Vec<&str> = named(&summary).1;
+    let mut listed: Vec<&str> = named_paths(&summary).1;
     listed.sort_unstable();
     let pages: Vec<String> = pages().into_iter().filter(|name| name != "SUMMARY.md").collect();
     assert_eq!(listed, pages);

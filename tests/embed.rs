@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// A model in a file of its own, gone with this.
-struct Made(PathBuf);
+struct TemporaryModel(PathBuf);
 
-impl Made {
-    fn new(name: &str, recipe: &Recipe) -> Made {
+impl TemporaryModel {
+    fn new(name: &str, recipe: &Recipe) -> TemporaryModel {
         let path = std::env::temp_dir().join(format!("pumex-embed-{name}-{}.gguf", std::process::id()));
         std::fs::write(&path, recipe.bytes()).unwrap();
-        Made(path)
+        TemporaryModel(path)
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -40,7 +40,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TemporaryModel {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -54,7 +54,7 @@ fn texts<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 /// BERT with a classifier of three scores.
 fn classifier() -> Recipe {
-    let mut recipe = Recipe::named("bert");
+    let mut recipe = Recipe::recipe_of("bert");
     let tensors: [(&str, &[u64]); 4] =
         [("cls.weight", &[64, 64]), ("cls.bias", &[64]), ("cls.output.weight", &[64, 3]), ("cls.output.bias", &[3])];
     recipe.tensors.extend(tensors.map(|(name, dims)| (name.to_string(), dims.to_vec())));
@@ -65,7 +65,7 @@ fn classifier() -> Recipe {
 
 #[test]
 fn scores_of_a_classifier_are_those_of_llama_cpp() {
-    let made = Made::new("scores", &classifier());
+    let made = TemporaryModel::new("scores", &classifier());
     let found = made.vectors(&texts(&[])).concat();
     // llama.cpp 0.5.0 on the same file, pooling "rank".
     let expected =
@@ -76,11 +76,11 @@ fn scores_of_a_classifier_are_those_of_llama_cpp() {
 
 #[test]
 fn dense_products_behind_pooling_are_those_of_llama_cpp() {
-    let mut recipe = Recipe::named("gemma-embedding");
+    let mut recipe = Recipe::recipe_of("gemma-embedding");
     recipe.tensors.insert("dense_2.weight".into(), vec![64, 96]);
     recipe.tensors.insert("dense_3.weight".into(), vec![96, 64]);
     recipe.keys.insert("pooling_type".into(), json!(1));
-    let made = Made::new("dense", &recipe);
+    let made = TemporaryModel::new("dense", &recipe);
     let found: Vec<f32> = made.vectors(&texts(&[])).iter().flat_map(|v| v.iter().step_by(16).copied()).collect();
     // llama.cpp 0.5.0 with the keys of the products' widths, pooling "mean", every 16th column, of length one.
     let expected = [
@@ -106,7 +106,7 @@ fn texts_that_share_a_step_get_what_each_gets_alone() {
     for (name, more) in
         [("bert", &["--embd-normalize", "-1"][..]), ("qwen2-sees-all", &[]), ("modern-bert", &["-ub", "6"])]
     {
-        let made = Made::new(name, &Recipe::named(name));
+        let made = TemporaryModel::new(name, &Recipe::recipe_of(name));
         let all = made.vectors(&texts(more));
         assert_eq!(all.len(), TEXTS.len());
         for (ids, shared) in TEXTS.iter().zip(&all) {
@@ -120,10 +120,10 @@ fn texts_that_share_a_step_get_what_each_gets_alone() {
 /// A decoder's text may be longer than a step; pooling takes rows of all its steps.
 #[test]
 fn vectors_are_of_the_rows_that_pooling_names() {
-    let mut recipe = Recipe::named("qwen2-sees-all");
+    let mut recipe = Recipe::recipe_of("qwen2-sees-all");
     recipe.keys.remove("attention.causal");
-    for (name, recipe, more) in [("rows", Recipe::named("bert"), &[][..]), ("causal", recipe, &["-ub", "5"])] {
-        let made = Made::new(name, &recipe);
+    for (name, recipe, more) in [("rows", Recipe::recipe_of("bert"), &[][..]), ("causal", recipe, &["-ub", "5"])] {
+        let made = TemporaryModel::new(name, &recipe);
         let of = |pooling: &str| {
             let args = ["--tokens", TEXTS[0], "--embd-normalize", "-1", "--pooling", pooling];
             made.vectors(&[&args[..], more].concat())
@@ -139,7 +139,7 @@ fn vectors_are_of_the_rows_that_pooling_names() {
 
 #[test]
 fn raw_numbers_are_those_of_the_json() {
-    let made = Made::new("raw", &Recipe::named("bert"));
+    let made = TemporaryModel::new("raw", &Recipe::recipe_of("bert"));
     let vectors = made.vectors(&texts(&["--embd-normalize", "1"]));
     assert!(vectors.iter().all(|v| (v.iter().map(|x| x.abs()).sum::<f32>() - 1.0).abs() < 1e-5), "{vectors:?}");
     let out = made.0.with_extension("f32");
@@ -173,7 +173,7 @@ fn letters(recipe: &mut Recipe) {
 fn rerank_scores_pairs_of_a_query_and_a_text() {
     let mut recipe = classifier();
     letters(&mut recipe);
-    let made = Made::new("rerank", &recipe);
+    let made = TemporaryModel::new("rerank", &recipe);
     let json = made.json(&["--rerank", "ab", "cd", "a"]);
     let scores = json["scores"].as_array().unwrap();
     // [CLS] _a b [SEP] _c d [SEP]; [CLS] _a b [SEP] _a [SEP]
@@ -186,15 +186,15 @@ fn rerank_scores_pairs_of_a_query_and_a_text() {
         assert!(nmse(&found, pair) < 1e-12 && score["score"] == score["labels"]["yes"], "{score}: {pair:?}");
     }
     recipe.keys.insert("tokenizer.chat_template.rerank".into(), json!("{query}, {document}"));
-    let made = Made::new("template", &recipe);
+    let made = TemporaryModel::new("template", &recipe);
     assert_eq!(made.json(&["--rerank", "ab", "cd"])["tokens"], json!([7]), "[CLS] _a b _, _c d [SEP]");
 }
 
 #[test]
 fn texts_come_from_arguments_files_and_lines() {
-    let mut recipe = Recipe::named("bert");
+    let mut recipe = Recipe::recipe_of("bert");
     letters(&mut recipe);
-    let made = Made::new("texts", &recipe);
+    let made = TemporaryModel::new("texts", &recipe);
     let args = made.vectors(&["ab", "cdef, a"]);
     assert_eq!(args.len(), 2);
     assert_eq!(made.vectors(&["-p", "ab\ncdef, a", "--lines"]), args);
@@ -212,7 +212,7 @@ fn texts_come_from_arguments_files_and_lines() {
 /// However few rows a step may have.
 #[test]
 fn logits_of_rows_that_see_all_of_their_text_come_of_one_step() {
-    let made = Made::new("logits", &Recipe::named("llada"));
+    let made = TemporaryModel::new("logits", &Recipe::recipe_of("llada"));
     let out = made.0.with_extension("logits");
     let logits = |ubatch: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
@@ -228,7 +228,7 @@ fn logits_of_rows_that_see_all_of_their_text_come_of_one_step() {
 
 #[test]
 fn what_cannot_be_embedded_is_refused_by_name() {
-    let made = Made::new("refused", &Recipe::named("bert"));
+    let made = TemporaryModel::new("refused", &Recipe::recipe_of("bert"));
     let cases: [(&[&str], &[&str]); 7] = [
         (&["--tokens", "1,2", "--pooling", "rank"], &["cls.weight", "cls.output.weight", "found neither"]),
         (&["--tokens", "1,64"], &["token id 64", "64 ids"]),
@@ -242,12 +242,12 @@ fn what_cannot_be_embedded_is_refused_by_name() {
         let said = made.refusal(args);
         assert!(named.iter().all(|n| said.contains(n)), "{args:?}: {said}");
     }
-    let mut recipe = Recipe::named("bert");
+    let mut recipe = Recipe::recipe_of("bert");
     recipe.keys.insert("pooling_type".into(), json!(9));
-    let said = Made::new("pooling", &recipe).refusal(&["--tokens", "1"]);
+    let said = TemporaryModel::new("pooling", &recipe).refusal(&["--tokens", "1"]);
     assert!(["bert.pooling_type", "4 (rank)", "found 9"].iter().all(|n| said.contains(n)), "{said}");
     let mut recipe = classifier();
     recipe.tensors.insert("cls.output.weight".into(), vec![32, 3]);
-    let said = Made::new("shape", &recipe).refusal(&["--tokens", "1"]);
+    let said = TemporaryModel::new("shape", &recipe).refusal(&["--tokens", "1"]);
     assert!(said.contains("cls.output.weight: expected shape [64, n], found [32, 3]"), "{said}");
 }

@@ -2,9 +2,9 @@
 
 use crate::seeded::Recipe;
 use crate::util::{
-    bound, exhaustive, in_turn, logits, nmse, pick, reference, rows, shared, vulkan, Arithmetic, Golden,
+    bound, exhaustive, in_turn, logits, nmse, pick, reference, rows, shared_folder, vulkan, Arithmetic, Golden,
 };
-use pumex::cpu::{Fast, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, RunnerSizes};
 use pumex::engine::{self, CacheType, DeviceChoice, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value};
@@ -39,7 +39,7 @@ fn check(runner: &mut dyn Runner, golden: &Golden, chunk: usize, bound: f64, wha
 
 #[test]
 fn the_reference_agrees_with_llama_cpp_on_every_family() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (file, stem) in families(&shared) {
         let (gguf, golden) = (Gguf::open(&file).unwrap(), Golden::load(&stem));
         let mut runner = reference(&gguf);
@@ -53,7 +53,7 @@ fn the_reference_agrees_with_llama_cpp_on_every_family() {
 
 #[test]
 fn the_fast_interpreter_agrees_with_llama_cpp_on_every_family() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (file, stem) in families(&shared) {
         let (gguf, golden) = (Gguf::open(&file).unwrap(), Golden::load(&stem));
         let name = stem.file_name().unwrap().to_string_lossy();
@@ -71,8 +71,8 @@ fn the_fast_interpreter_agrees_with_llama_cpp_on_every_family() {
 /// The fast interpreter with such keys and values.
 fn fast(gguf: &Gguf, float: Float) -> Fast<'_> {
     let of = || Elements::Floats(float);
-    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: of(), v: of() };
-    Fast::new(gguf, model::plan(gguf).unwrap(), sizes, &Settings::default()).unwrap()
+    let sizes = RunnerSizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: of(), v: of() };
+    Fast::new(gguf, model::plan(gguf).unwrap(), sizes, &FastSettings::default()).unwrap()
 }
 
 /// The model with each weight as a float, so that activations are floats, too.
@@ -107,13 +107,13 @@ fn kinds(shared: &Path) -> Vec<(&'static str, Gguf)> {
         "lfm2-dense",
     ];
     let open = |name| (name, Gguf::open(&shared.join("models/archs").join(name).with_extension("gguf")).unwrap());
-    let seeded = ["minimax-01", "hrm_text", "graniteswitch"].map(|name| (name, Recipe::named(name).gguf(name)));
+    let seeded = ["minimax-01", "hrm_text", "graniteswitch"].map(|name| (name, Recipe::recipe_of(name).gguf(name)));
     named.map(open).into_iter().chain(seeded).collect()
 }
 
 #[test]
 fn families_on_a_device_agree_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (i, (file, stem)) in families(&shared).into_iter().enumerate() {
         let name = stem.file_name().unwrap().to_string_lossy().into_owned();
         if !exhaustive() && !["gemma2-dense", "mamba2-dense", "qwen35-dense"].contains(&name.as_str()) {
@@ -130,7 +130,7 @@ fn families_on_a_device_agree_with_llama_cpp() {
 
 #[test]
 fn sequences_beside_each_other_give_what_each_gives_alone() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (name, gguf) in kinds(&shared) {
         let mut runner = reference(&gguf);
         let ids: [Vec<u32>; 2] = [(1..40).collect(), (1..40).map(|i| (i * 29 + 3) % 100).collect()];
@@ -156,7 +156,7 @@ fn sequences_beside_each_other_give_what_each_gives_alone() {
 /// Forks of recurrent layers go on as the sequence they come from.
 #[test]
 fn a_fork_goes_on_as_its_origin() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (name, gguf) in kinds(&shared) {
         let mut runner = reference(&gguf);
         runner.run(&rows(0, 0, &[5, 9, 77, 31, 8]), Want::Logits).unwrap();
@@ -169,7 +169,7 @@ fn a_fork_goes_on_as_its_origin() {
 /// In every row, where llama.cpp does it to a step's first one.
 #[test]
 fn chameleon_never_says_pictures() {
-    let gguf = Recipe::named("chameleon").gguf("chameleon");
+    let gguf = Recipe::recipe_of("chameleon").gguf("chameleon");
     let mut runner = reference(&gguf);
     let out = runner.run(&rows(0, 0, &[5, 9, 77]), Want::Logits).unwrap().logits;
     for row in out.chunks_exact(runner.n_vocab()) {
@@ -327,7 +327,7 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
 /// Files of four-bit floats say what activations were scaled by, which those here are not.
 #[test]
 fn scales_of_activations_are_no_unknown_tensors() {
-    let mut recipe = Recipe::named("nemotron_h_moe");
+    let mut recipe = Recipe::recipe_of("nemotron_h_moe");
     let names = ["output", "blk.0.ssm_in", "blk.0.ssm_out", "blk.2.attn_q", "blk.2.attn_output", "blk.3.ffn_up_shexp"];
     for name in names {
         recipe.tensors.insert(format!("{name}.input_scale"), vec![1]);
@@ -338,7 +338,7 @@ fn scales_of_activations_are_no_unknown_tensors() {
 
 #[test]
 fn adapters_of_ids_that_are_not_there_are_told() {
-    let mut recipe = Recipe::named("graniteswitch");
+    let mut recipe = Recipe::recipe_of("graniteswitch");
     recipe.keys.insert("adapters.token_ids_substitute".into(), serde_json::json!([7, 128, 9]));
     recipe.tensors.insert("blk.1.ffn_up.lora_b".into(), vec![32, 384, 3]);
     let error = model::plan(&recipe.gguf("made")).unwrap_err().to_string();
@@ -348,7 +348,7 @@ fn adapters_of_ids_that_are_not_there_are_told() {
 
 #[test]
 fn a_layer_of_experts_that_uses_none_is_told() {
-    let mut recipe = Recipe::named("nemotron_h_moe");
+    let mut recipe = Recipe::recipe_of("nemotron_h_moe");
     recipe.keys.insert("expert_used_count".into(), serde_json::json!([0, 0, 0, 3]));
     let error = model::plan(&recipe.gguf("made")).unwrap_err().to_string();
     assert!(["blk.1.ffn_gate_inp.weight", "expert_used_count", "found 0"].iter().all(|n| error.contains(n)), "{error}");
@@ -369,7 +369,7 @@ fn an_unknown_rope_scaling_is_named_with_the_known_ones() {
 /// In floats, as `--activations q16` has it, however long the steps are.
 #[test]
 fn the_cpu_in_floats_agrees_with_llama_cpp_on_every_family() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let mut wrong = Vec::new();
     let all = families(&shared);
     assert_eq!(all.len(), 54);
@@ -405,7 +405,7 @@ fn the_cpu_in_floats_agrees_with_llama_cpp_on_every_family() {
 /// Blocks of positions are not chosen there: a row that would not see all of them is refused.
 #[test]
 fn minimax_m3_sees_all_positions_or_refuses_more() {
-    let mut recipe = Recipe::named("minimax-m3");
+    let mut recipe = Recipe::recipe_of("minimax-m3");
     for (key, value) in [("top_k", 3), ("block_size", 8)] {
         recipe.keys.insert(format!("attention.indexer.{key}"), value.into());
     }

@@ -191,7 +191,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A line of the log, of what was made of flags.
-fn logged<'a>(log: &'a str, what: &str) -> &'a str {
+fn log_line<'a>(log: &'a str, what: &str) -> &'a str {
     log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what} in {log}"))
 }
 
@@ -230,7 +230,7 @@ fn other_flags_change_what_comes_out() {
     // Texts that end a repetition are for a penalty that is on.
     let sampler = |more: &[&str]| {
         let out = pumex(&[run, &["-vv", "--dry-multiplier", "3"], more].concat());
-        logged(stderr(&out), "sampling: Sampler").split_once("sampling: ").unwrap().1.to_string()
+        log_line(stderr(&out), "sampling: Sampler").split_once("sampling: ").unwrap().1.to_string()
     };
     assert_ne!(sampler(&[]), sampler(&["--dry-sequence-breaker", "e"]));
     // A text has one source.
@@ -341,11 +341,11 @@ fn files_are_mapped_read_and_locked_as_flags_say() {
 /// A file that was read is the model's, whatever is written over it then.
 #[test]
 fn a_file_that_was_read_may_change_and_go() {
-    use pumex::gguf::{Access, Gguf};
+    use pumex::gguf::{FileAccess, Gguf};
     let folder = folder("read");
     let path = folder.join("model.gguf");
     std::fs::copy(DEMO, &path).unwrap();
-    let read = Gguf::open_with(&path, Access { read: true, lock: false }).unwrap();
+    let read = Gguf::open_with(&path, FileAccess { read: true, lock: false }).unwrap();
     let truth = Gguf::open(Path::new(DEMO)).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64).unwrap();
     std::fs::remove_dir_all(folder).unwrap();

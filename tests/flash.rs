@@ -8,7 +8,7 @@ use pumex::synthetic;
 
 /// Bound of the squared error: weights, activations and what attention weighs with are rounded to halves.
 const BOUND: f64 = 2e-6;
-/// Likewise, where that changes some codes of the cache by one.
+/// Bound of the squared error where rounding changes some codes of the cache by one.
 const BOUND_OF_CODES: f64 = 1e-3;
 
 /// Steps whose tiles of rows have one sequence, the end of one and the start of another, and both in turn, at several depths.
@@ -31,8 +31,8 @@ fn many_rows_attend_alike_by_matrices_from_shared_memory() {
     let others = [(F16, Q8_0), (Q4_0, Q4_1), (Iq4Nl, F16)];
     let others = sample(&others, 1).iter().map(|types| ((4, 2, 256), *types));
     for (heads, types) in halves.chain(others) {
-        let Some(staged) = run(heads, types, Way::Staged) else { return };
-        let Some(scalar) = run(heads, types, Way::Scalar) else { return };
+        let Some(staged) = run(heads, types, AttentionKernel::Staged) else { return };
+        let Some(scalar) = run(heads, types, AttentionKernel::Scalar) else { return };
         let error = nmse(&staged, &scalar);
         println!("{heads:?} {types:?}: NMSE {error:.2e}");
         let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };
@@ -40,7 +40,7 @@ fn many_rows_attend_alike_by_matrices_from_shared_memory() {
     }
 }
 
-/// Likewise, and those that others take, too.
+/// Heads that workgroups hold, and those that other kernels take, too.
 #[test]
 fn many_rows_attend_alike_by_matrices_that_workgroups_hold() {
     use CacheType::{Iq4Nl, F16, Q4_0, Q4_1, Q8_0};
@@ -49,8 +49,8 @@ fn many_rows_attend_alike_by_matrices_that_workgroups_hold() {
     let others = [(F16, Q8_0), (Q4_0, Q4_1), (Iq4Nl, F16)];
     let others = sample(&others, 1).iter().map(|types| ((4, 2, 256), *types));
     for (heads, types) in halves.chain(others) {
-        let Some(held) = run(heads, types, Way::Group) else { return };
-        let Some(scalar) = run(heads, types, Way::Scalar) else { return };
+        let Some(held) = run(heads, types, AttentionKernel::Group) else { return };
+        let Some(scalar) = run(heads, types, AttentionKernel::Scalar) else { return };
         let error = nmse(&held, &scalar);
         println!("{heads:?} {types:?}: NMSE {error:.2e}");
         let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };
@@ -60,7 +60,7 @@ fn many_rows_attend_alike_by_matrices_that_workgroups_hold() {
 
 /// How attention of many rows goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum AttentionKernel {
     Scalar,
     Fragments,
     Prompt,
@@ -69,7 +69,7 @@ enum Way {
 }
 
 /// Logits of all steps for such heads and caches; none where the device has no such kernel.
-fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Option<Vec<f32>> {
+fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: AttentionKernel) -> Option<Vec<f32>> {
     let ((n_head, n_head_kv, head_dim), tiny) = (heads, synthetic::find("tiny").unwrap());
     let (n_embd, n_ff) = (512, 1024);
     let shape = synthetic::Shape { n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab: 640, ..*tiny };
@@ -77,21 +77,21 @@ fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Opti
     let mut runner = vulkan(
         &gguf,
         Options {
-            debug: Debug { matrices: way != Way::Scalar, ..exact() },
+            debug: Debug { matrices: way != AttentionKernel::Scalar, ..exact() },
             cache_type_v: Some(v),
             without: match way {
-                Way::Group => vec!["attn_prompt", "attn_flash", "attn_staged"],
-                Way::Prompt => Vec::new(),
+                AttentionKernel::Group => vec!["attn_prompt", "attn_flash", "attn_staged"],
+                AttentionKernel::Prompt => Vec::new(),
                 _ => vec!["attn_prompt"],
             },
             ..options(k)
         },
     )?;
     let missing = match way {
-        Way::Scalar => false,
-        Way::Fragments | Way::Prompt => head_dim <= 128 && !runner.attends_many_by_matrices(),
-        Way::Staged => runner.vk().caps().matrix_n.is_empty(),
-        Way::Group => !runner.vk().caps().group_matrix(),
+        AttentionKernel::Scalar => false,
+        AttentionKernel::Fragments | AttentionKernel::Prompt => head_dim <= 128 && !runner.attends_many_by_matrices(),
+        AttentionKernel::Staged => runner.vk().caps().matrix_n.is_empty(),
+        AttentionKernel::Group => !runner.vk().caps().group_matrix(),
     };
     if missing {
         println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());
@@ -111,11 +111,13 @@ fn many_rows_attend_alike_with_matrices_and_without() {
     let others =
         [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
     for (heads, types) in halves.into_iter().chain(others).chain([((4, 2, 256), (Q8_0, Q4_0))]) {
-        let Some(matrices) = run(heads, types, if heads.2 > 128 { Way::Staged } else { Way::Fragments }) else {
+        let Some(matrices) =
+            run(heads, types, if heads.2 > 128 { AttentionKernel::Staged } else { AttentionKernel::Fragments })
+        else {
             return;
         };
-        let Some(prompt) = run(heads, types, Way::Prompt) else { return };
-        let Some(scalar) = run(heads, types, Way::Scalar) else { return };
+        let Some(prompt) = run(heads, types, AttentionKernel::Prompt) else { return };
+        let Some(scalar) = run(heads, types, AttentionKernel::Scalar) else { return };
         let errors = [matrices, prompt].map(|found| nmse(&found, &scalar));
         println!("{heads:?} {types:?}: NMSE {errors:?}");
         let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };

@@ -9,7 +9,7 @@ use pumex::gguf::{Gguf, Value};
 use crate::util;
 
 /// Runs the program where no file may be longer than so many KiB, in place of a full disk; none without a shell that can say so.
-fn limited(kib: u32, args: &[&str], stdin: &str, folder: &Path) -> Option<Output> {
+fn run_with_file_limit(kib: u32, args: &[&str], stdin: &str, folder: &Path) -> Option<Output> {
     use std::io::Write;
     let script = format!("trap '' XFSZ; ulimit -f {kib} && exec \"$@\"");
     let command = ["-c", &script, "bash", env!("CARGO_BIN_EXE_pumex")];
@@ -69,7 +69,7 @@ fn files_that_do_not_fit_are_refused_by_name_and_not_there() {
         ("talk.json", &chat, &talk, 0),
     ];
     for (name, args, stdin, code) in cases {
-        let Some(output) = limited(8, args, stdin, &folder) else { return };
+        let Some(output) = run_with_file_limit(8, args, stdin, &folder) else { return };
         let told = String::from_utf8_lossy(&output.stderr);
         let lines: Vec<&str> = told.lines().filter(|line| line.contains("File too large")).collect();
         assert!(lines.len() == 1 && lines[0].contains(name), "{args:?}: {told}");
@@ -87,7 +87,7 @@ fn manual_pages_are_there_whole_or_as_they_were() {
     let pages = folder.join("pages");
     std::fs::create_dir_all(&pages).unwrap();
     std::fs::write(pages.join("pumex-run.1"), "former").unwrap();
-    let Some(output) = limited(8, &["man", "--out", "pages"], "", &folder) else { return };
+    let Some(output) = run_with_file_limit(8, &["man", "--out", "pages"], "", &folder) else { return };
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && told.lines().count() == 1 && told.contains("File too large"), "{told}");
     for page in std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().path()) {
@@ -95,7 +95,7 @@ fn manual_pages_are_there_whole_or_as_they_were() {
         let whole = text.contains(".TH") && text.len() <= 8 << 10;
         assert!(whole || (page.ends_with("pumex-run.1") && text == "former"), "{}: {}", page.display(), text.len());
     }
-    assert!(limited(4096, &["man", "--out", "pages"], "", &folder).unwrap().status.success());
+    assert!(run_with_file_limit(4096, &["man", "--out", "pages"], "", &folder).unwrap().status.success());
     assert!(std::fs::read_to_string(pages.join("pumex-run.1")).unwrap().contains(".TH"));
     let _ = std::fs::remove_dir_all(&folder);
 }

@@ -22,24 +22,24 @@ const LONGEST: usize = 1 << 16;
 const ODD: [u64; 12] =
     [0, 1, 2, 7, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 0x7fff_ffff_ffff_ffff, u64::MAX];
 
-fn below(rng: &mut Rng, n: usize) -> usize {
-    rng.below(u32::try_from(n.max(1)).unwrap_or(u32::MAX)) as usize
+fn next_below(rng: &mut Rng, n: usize) -> usize {
+    rng.next_below(u32::try_from(n.max(1)).unwrap_or(u32::MAX)) as usize
 }
 
 /// A seed with some of its bytes changed.
-fn changed(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = seeds[below(rng, seeds.len())].clone();
+fn mutate_seed(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = seeds[next_below(rng, seeds.len())].clone();
     // Some stay as they are, and a few are of nothing that is known.
-    let times = [0, 1, 1, 2, 4, 16][below(rng, 6)];
+    let times = [0, 1, 1, 2, 4, 16][next_below(rng, 6)];
     for _ in 0..times {
-        let at = below(rng, bytes.len() + 1);
-        let len = below(rng, 32).min(bytes.len() - at);
-        match below(rng, 8) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << below(rng, 8),
-            1 if at < bytes.len() => bytes[at] = below(rng, 256) as u8,
+        let at = next_below(rng, bytes.len() + 1);
+        let len = next_below(rng, 32).min(bytes.len() - at);
+        match next_below(rng, 8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << next_below(rng, 8),
+            1 if at < bytes.len() => bytes[at] = next_below(rng, 256) as u8,
             2 => {
-                let odd = ODD[below(rng, ODD.len())].to_le_bytes();
-                let width = [1, 2, 4, 8][below(rng, 4)].min(bytes.len() - at);
+                let odd = ODD[next_below(rng, ODD.len())].to_le_bytes();
+                let width = [1, 2, 4, 8][next_below(rng, 4)].min(bytes.len() - at);
                 bytes[at..at + width].copy_from_slice(&odd[..width]);
             }
             3 => drop(bytes.drain(at..at + len)),
@@ -48,13 +48,13 @@ fn changed(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
                 bytes.splice(at..at, part);
             }
             5 => {
-                let other = &seeds[below(rng, seeds.len())];
-                let from = below(rng, other.len() + 1);
-                let part = other[from..(from + below(rng, 64)).min(other.len())].to_vec();
+                let other = &seeds[next_below(rng, seeds.len())];
+                let from = next_below(rng, other.len() + 1);
+                let part = other[from..(from + next_below(rng, 64)).min(other.len())].to_vec();
                 bytes.splice(at..at + len, part);
             }
             6 => bytes.truncate(at),
-            _ => bytes.insert(at, below(rng, 256) as u8),
+            _ => bytes.insert(at, next_below(rng, 256) as u8),
         }
     }
     bytes.truncate(LONGEST.max(seeds.iter().map(Vec::len).max().unwrap_or(0)));
@@ -69,7 +69,7 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
 }
 
 /// Where an input goes that a target does not stand.
-fn kept(target: &Target, bytes: &[u8]) -> PathBuf {
+fn crash_path(target: &Target, bytes: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("pumex-fuzz-{}-{}", target.name, std::process::id()));
     std::fs::write(&path, bytes).unwrap();
     path
@@ -92,13 +92,13 @@ fn fuzz_targets_stand_changed_seeds() {
         seeds.extend(corpus(target));
         let (begun, mut count, mut longest) = (Instant::now(), 0, Duration::ZERO);
         while count < seeds.len().min(8) || begun.elapsed() < each {
-            let bytes = if count < seeds.len() { seeds[count].clone() } else { changed(&mut rng, &seeds) };
+            let bytes = if count < seeds.len() { seeds[count].clone() } else { mutate_seed(&mut rng, &seeds) };
             let at = Instant::now();
             if catch_unwind(AssertUnwindSafe(|| (target.body)(&bytes))).is_err() {
-                panic!("{}: see {}", target.name, kept(target, &bytes).display());
+                panic!("{}: see {}", target.name, crash_path(target, &bytes).display());
             }
             let took = at.elapsed();
-            assert!(took < SLOW, "{}: {took:?}, see {}", target.name, kept(target, &bytes).display());
+            assert!(took < SLOW, "{}: {took:?}, see {}", target.name, crash_path(target, &bytes).display());
             longest = longest.max(took);
             count += 1;
         }

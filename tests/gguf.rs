@@ -32,13 +32,13 @@ fn put(at: usize, bytes: &[u8]) -> impl Fn(&mut Vec<u8>) + '_ {
 }
 
 /// First byte after the first occurrence of `text`.
-fn after(file: &[u8], text: &str) -> usize {
+fn position_after(file: &[u8], text: &str) -> usize {
     file.windows(text.len()).position(|w| w == text.as_bytes()).unwrap() + text.len()
 }
 
 /// Sets the 4 bytes of a scalar whose key is `key`.
 fn scalar(file: &mut [u8], key: &str, bytes: [u8; 4]) {
-    let at = after(file, key) + 4;
+    let at = position_after(file, key) + 4;
     file[at..at + 4].copy_from_slice(&bytes);
 }
 
@@ -58,7 +58,7 @@ const CASES: &[Case] = &[
     (
         "unknown value type",
         |f| {
-            let at = after(f, "llama.block_count");
+            let at = position_after(f, "llama.block_count");
             put(at, &[13, 0, 0, 0])(f)
         },
         &["bad_value_type"],
@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
     (
         "unknown architecture",
         |f| {
-            let at = after(f, "general.architecture") + 12;
+            let at = position_after(f, "general.architecture") + 12;
             put(at, b"llbma")(f)
         },
         &["unknown_arch"],
@@ -83,7 +83,7 @@ const CASES: &[Case] = &[
     (
         "removed tensor type",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 20;
+            let at = position_after(f, "blk.0.attn_q.weight") + 20;
             put(at, &[4, 0, 0, 0])(f)
         },
         &["removed_tensor_type"],
@@ -91,7 +91,7 @@ const CASES: &[Case] = &[
     (
         "intermediate tensor type",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 20;
+            let at = position_after(f, "blk.0.attn_q.weight") + 20;
             put(at, &[15, 0, 0, 0])(f)
         },
         &["type_not_storable"],
@@ -99,7 +99,7 @@ const CASES: &[Case] = &[
     (
         "tensor type that is no weight's",
         |f| {
-            let at = after(f, "blk.0.attn_norm.weight") + 12;
+            let at = position_after(f, "blk.0.attn_norm.weight") + 12;
             put(at, &[26, 0, 0, 0])(f)
         },
         &["type_not_allowed_for_role"],
@@ -107,7 +107,7 @@ const CASES: &[Case] = &[
     (
         "five dimensions",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight");
+            let at = position_after(f, "blk.0.attn_q.weight");
             put(at, &[5, 0, 0, 0])(f)
         },
         &["bad_n_dims"],
@@ -115,7 +115,7 @@ const CASES: &[Case] = &[
     (
         "a dimension of 0",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 4;
+            let at = position_after(f, "blk.0.attn_q.weight") + 4;
             put(at, &[0; 8])(f)
         },
         &["zero_dim"],
@@ -123,7 +123,7 @@ const CASES: &[Case] = &[
     (
         "a dimension of 2^64 - 1",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 4;
+            let at = position_after(f, "blk.0.attn_q.weight") + 4;
             put(at, &[255; 8])(f)
         },
         &["dim_overflow"],
@@ -131,7 +131,7 @@ const CASES: &[Case] = &[
     (
         "misaligned offset",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 24;
+            let at = position_after(f, "blk.0.attn_q.weight") + 24;
             f[at] = 1
         },
         &["offset_misaligned"],
@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
     (
         "offset of 2^64 - 1",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 24;
+            let at = position_after(f, "blk.0.attn_q.weight") + 24;
             put(at, &[255; 8])(f)
         },
         &["offset_out_of_file"],
@@ -196,7 +196,7 @@ fn no_change_of_a_few_bytes_makes_the_header_parser_panic() {
 /// The whole corpus, where its generator is there.
 #[test]
 fn every_file_of_the_corpus_is_answered_as_its_manifest_says() {
-    let Some(shared) = crate::util::shared() else { return };
+    let Some(shared) = crate::util::shared_folder() else { return };
     let folder = std::env::temp_dir().join(format!("pumex-corpus-{}", std::process::id()));
     let made =
         std::process::Command::new("python3").arg(shared.join("reference/bad_gguf/gen.py")).arg(&folder).output();

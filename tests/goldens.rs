@@ -2,7 +2,7 @@
 
 use crate::reference::{assert_greedy, greedy};
 use crate::util::{
-    assert_silent, exact, exhaustive, in_turn, logits, nmse, pick, sample, shared, vulkan, Arithmetic, Golden,
+    assert_silent, exact, exhaustive, in_turn, logits, nmse, pick, sample, shared_folder, vulkan, Arithmetic, Golden,
 };
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
@@ -39,10 +39,10 @@ pub const TYPES: [&str; 26] = [
 ];
 
 /// A cache type, chunks of a prompt, how products are computed, and the bound of the error then.
-type Way = (CacheType, usize, Arithmetic, f64);
+type GoldenCase = (CacheType, usize, Arithmetic, f64);
 
 /// Token by token, whole, as GPUs do both, and in between (several rows in one GEMV).
-const WAYS: [Way; 5] = [
+const WAYS: [GoldenCase; 5] = [
     (CacheType::F32, 1, Arithmetic::Exact, 1e-6),
     (CacheType::F16, 64, Arithmetic::Exact, 1e-6),
     (CacheType::F16, 1, Arithmetic::Short, 5e-4),
@@ -50,11 +50,11 @@ const WAYS: [Way; 5] = [
     (CacheType::F32, 7, Arithmetic::Exact, 1e-6),
 ];
 
-fn check(model: &Path, golden: &Path, ways: &[Way]) {
+fn check(model: &Path, golden: &Path, ways: &[GoldenCase]) {
     check_with(model, golden, ways, &pumex::engine::Options::default());
 }
 
-fn check_with(model: &Path, golden: &Path, ways: &[Way], more: &pumex::engine::Options) {
+fn check_with(model: &Path, golden: &Path, ways: &[GoldenCase], more: &pumex::engine::Options) {
     let gguf = Gguf::open(model).unwrap();
     let golden_data = Golden::load(golden);
     for &(cache, chunk, arithmetic, bound) in ways {
@@ -81,7 +81,7 @@ fn check_with(model: &Path, golden: &Path, ways: &[Way], more: &pumex::engine::O
 
 #[test]
 fn demo_models_agree_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let files =
         [("llama-f16", "llama"), ("llama-draft-f16", "llama-draft"), ("qwen3", "qwen3"), ("qwen3moe-f16", "qwen3moe")];
     for (file, name) in sample(&files, 1) {
@@ -103,17 +103,17 @@ fn models_of_the_repository_agree_with_llama_cpp() {
 
 #[test]
 fn every_format_agrees_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for (i, name) in TYPES.iter().enumerate().filter(|(_, name)| exhaustive() || ["Q6_K", "MXFP4_MOE"].contains(name)) {
         let ways = WAYS[..if exhaustive() { 4 } else { 1 }].iter().enumerate();
-        let ways: Vec<Way> = ways.filter(|(j, _)| in_turn(i + j, 3)).map(|(_, way)| *way).collect();
+        let ways: Vec<GoldenCase> = ways.filter(|(j, _)| in_turn(i + j, 3)).map(|(_, way)| *way).collect();
         check(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), &ways);
     }
 }
 
 #[test]
 fn weights_written_out_agree_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for name in sample(&["IQ3_S", "IQ1_M", "IQ1_S"], 1) {
         let ways = &WAYS[..if exhaustive() { 4 } else { 1 }];
         let more = pumex::engine::Options {
@@ -137,19 +137,19 @@ fn models_without_subgroups_agree_with_llama_cpp() {
 #[test]
 fn models_without_halves_agree_with_llama_cpp() {
     check_fixture("IQ2_XXS", sample(&WAYS, 1), Debug { halves: false, ..exact() });
-    let Some(shared) = shared().filter(|_| exhaustive()) else { return };
+    let Some(shared) = shared_folder().filter(|_| exhaustive()) else { return };
     let all =
         TYPES.iter().enumerate().flat_map(|(i, name)| [false, true].map(|force_staging| (i, name, force_staging)));
     for (i, name, force_staging) in all.filter(|(i, _, force_staging)| in_turn(i + usize::from(*force_staging), 2)) {
         let ways = WAYS[..2].iter().enumerate().filter(|(j, _)| in_turn(i / 2 + j, 2));
-        let ways: Vec<Way> = ways.map(|(_, way)| *way).collect();
+        let ways: Vec<GoldenCase> = ways.map(|(_, way)| *way).collect();
         let floor = Debug { subgroups: false, halves: false, force_staging, ..exact() };
         let more = pumex::engine::Options { debug: floor, ..Default::default() };
         check_with(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), &ways, &more);
     }
 }
 
-fn check_fixture(name: &str, ways: &[Way], debug: Debug) {
+fn check_fixture(name: &str, ways: &[GoldenCase], debug: Debug) {
     let stem = crate::util::fixture(name);
     check_with(&stem.with_extension("gguf"), &stem, ways, &pumex::engine::Options { debug, ..Default::default() });
 }

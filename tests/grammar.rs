@@ -4,7 +4,7 @@ use crate::util;
 use pumex::conversation::{generate_within, Request, Stats, StopReason};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::Gguf;
-use pumex::grammar::{self, Constrained, Source};
+use pumex::grammar::{self, GrammarMask, GrammarSource};
 use pumex::sample::{Allowed, SampleRequest, Sampler, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token};
 use pumex::text::Tokenizer;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 fn text(
     runner: &mut dyn Runner,
     tokenizer: &Tokenizer,
-    source: &Source,
+    source: &GrammarSource,
     chain: SamplerOptions,
 ) -> Result<(Vec<u32>, Stats)> {
     let vocabulary = grammar::vocabulary(tokenizer, &[])?;
-    let mut constrained = Constrained::new(grammar::matcher(&vocabulary, source)?);
+    let mut constrained = GrammarMask::new(grammar::matcher(&vocabulary, source)?);
     let prompt = tokenizer.encode("Once upon a time", true, false)?;
     let stop = AtomicBool::new(false);
     let is_end = |id| tokenizer.is_end(id);
@@ -63,7 +63,7 @@ const SCHEMA: &str = r#"{"type":"object","properties":{"age":{"type":"integer","
 fn a_schema_gives_its_json_and_the_same_on_host_and_device() {
     let gguf = Gguf::open(&util::demo_path()).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
-    let source = Source::JsonSchema(SCHEMA.to_string());
+    let source = GrammarSource::JsonSchema(SCHEMA.to_string());
     let mut reference = util::reference(&gguf);
     let mut device = util::vulkan(&gguf, util::options(CacheType::F32));
     for chain in chains() {
@@ -79,7 +79,7 @@ fn a_schema_gives_its_json_and_the_same_on_host_and_device() {
         let before = device.counters().bytes_from_device;
         let (ids, stats) = text(device, &tokenizer, &source, chain).unwrap();
         assert_eq!(ids, truth, "chain {i}");
-        assert_eq!(device.held(0), stats.held, "what ran ahead in vain is forgotten");
+        assert_eq!(device.sequence_len(0), stats.held, "what ran ahead in vain is forgotten");
         let read = (device.counters().bytes_from_device - before) / ids.len() as u64;
         let most = [64, 64, 64, 3000, 3000, 6000][i];
         assert!(read <= most, "chain {i}: {read} bytes of each token");
@@ -92,7 +92,7 @@ fn a_schema_gives_its_json_and_the_same_on_host_and_device() {
 fn a_megakernel_that_gives_up_under_a_grammar_changes_no_id() {
     let gguf = Gguf::open(&util::demo_path()).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
-    let source = Source::JsonSchema(SCHEMA.to_string());
+    let source = GrammarSource::JsonSchema(SCHEMA.to_string());
     let run = |fault_at| {
         let debug = Debug { megakernel: Some(true), fault_at, ..Debug::default() };
         let mut runner = util::vulkan(&gguf, Options { debug, ..util::options(CacheType::F16) })?;
@@ -157,7 +157,7 @@ fn a_grammar_gives_its_text_and_ends_where_it_may() {
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let mut runner = util::reference(&gguf);
     for chain in chains() {
-        let source = Source::Gbnf("root ::= \" yes\" | \" no\" \"!\"{2}".to_string());
+        let source = GrammarSource::Gbnf("root ::= \" yes\" | \" no\" \"!\"{2}".to_string());
         let (ids, stats) = text(&mut runner, &tokenizer, &source, chain).unwrap();
         let found = tokenizer.decode(&ids);
         assert!([" yes", " no!!", "yes", "no!!"].contains(&found.as_str()), "{found:?}");
@@ -171,9 +171,9 @@ fn a_source_that_allows_nothing_is_one_error() {
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let mut runner = util::reference(&gguf);
     for source in [
-        Source::Gbnf("root ::= \"a\" root".to_string()),
-        Source::JsonSchema(r#"{"type":"integer","minimum":3,"maximum":2}"#.to_string()),
-        Source::JsonSchema("false".to_string()),
+        GrammarSource::Gbnf("root ::= \"a\" root".to_string()),
+        GrammarSource::JsonSchema(r#"{"type":"integer","minimum":3,"maximum":2}"#.to_string()),
+        GrammarSource::JsonSchema("false".to_string()),
     ] {
         let error = text(&mut runner, &tokenizer, &source, SamplerOptions::default()).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Request(what) if !what.contains('\n')), "{error}");

@@ -17,7 +17,7 @@ pub const BOUND: f64 = 1e-12;
 const DOT_BOUNDS: [(ActivationQuant, f64); 2] = [(ActivationQuant::Q16, 1e-8), (ActivationQuant::Q8, 5e-5)];
 /// The cooperative matrices': both factors are rounded to halves.
 pub const HALF_BOUND: f64 = 1e-6;
-/// Of the norms.
+/// The epsilon of the norms.
 pub const EPS: f32 = 1e-5;
 
 /// A device, its pipelines, and buffers that the host reaches on every kind of device.
@@ -63,7 +63,7 @@ impl Case {
 impl Lab {
     pub fn open() -> Option<Lab> {
         let device = crate::util::device(false)?;
-        let words = pumex_quant::tables::packed();
+        let words = pumex_quant::tables::pack_all();
         let codebooks = device.buffer("codebooks", 4 * words.len() as u64, Class::Params).unwrap();
         codebooks.write(0, bytemuck::cast_slice(&words));
         Some(Lab { kernels: Kernels::new(&device), codebooks, device, rng: Rng::new(7) })
@@ -85,7 +85,7 @@ impl Lab {
         let (mut block, mut out) = (vec![0u8; format.block_bytes], vec![0f32; format.block_len]);
         for _ in 0..rows * k / format.block_len {
             loop {
-                block.iter_mut().for_each(|b| *b = self.rng.below(256) as u8);
+                block.iter_mut().for_each(|b| *b = self.rng.next_below(256) as u8);
                 (format.decode)(&block, &mut out);
                 let most = out.iter().fold(0f32, |a, x| a.max(x.abs()));
                 if format.first_non_finite(&block).is_none() && (1e-2..1e2).contains(&most) {
@@ -425,7 +425,7 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     }
 }
 
-/// Of formats with offsets for a run and for half of one, and without. The last slice has fewer than threads hold, or none.
+/// Takes formats with offsets for a run and for half of one, and without. The last slice has fewer than threads hold, or none.
 #[test]
 fn activations_held_in_slices_are_coded_as_those_held_at_once() {
     let Some(mut lab) = Lab::open() else { return };
@@ -449,7 +449,7 @@ fn activations_held_in_slices_are_coded_as_those_held_at_once() {
     crate::util::assert_silent_on(&lab.device);
 }
 
-/// Of more outputs than there are subgroups.
+/// Takes more outputs than there are subgroups.
 #[test]
 fn gate_and_up_one_after_the_other_are_gate_and_up() {
     let Some(mut lab) = Lab::open() else { return };
@@ -509,8 +509,8 @@ fn a_wait_for_a_value_in_the_past_returns_and_a_device_is_known_by_name() {
     let recording = lab.device.recorder().unwrap().finish().unwrap();
     let value = lab.device.submit(&recording).unwrap();
     lab.device.wait(value).unwrap();
-    assert!(lab.device.reached(value).unwrap());
-    assert!(!lab.device.reached(value + 1).unwrap());
+    assert!(lab.device.is_reached(value).unwrap());
+    assert!(!lab.device.is_reached(value + 1).unwrap());
     let error =
         vk::Device::open(&vk::Options { select: vk::Select::Name("no such card".into()), ..Default::default() });
     assert!(error.err().unwrap().to_string().contains("no such card"));

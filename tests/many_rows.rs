@@ -14,7 +14,7 @@ use pumex_quant::{all, Format};
 use pumex_shaders::block::Block;
 use pumex_shaders::push;
 
-/// Of the squared error over the squared sum of magnitudes: activations have 8 bits, or both factors and sums 11.
+/// Bounds of the squared error over the squared sum of magnitudes: activations have 8 bits, or both factors and sums 11.
 const BOUNDS: [(ManyRows, f64); 7] = [
     (ManyRows::Bytes, 5e-5),
     (ManyRows::Staged, 1e-6),
@@ -34,7 +34,7 @@ struct Case {
     wide: u32,
     soa: bool,
     norm: bool,
-    /// And a bias.
+    /// The epilogue after the norm, which may add a bias.
     epilogue: u32,
     constants: &'static [(&'static str, u32)],
 }
@@ -214,7 +214,7 @@ fn products_of_many_packed_rows_are_right_for_every_format_and_edge_shape() {
     crate::util::assert_silent_on(&lab.device);
 }
 
-/// Of a single layer, before which all is rounded alike, so that rows choose the same experts.
+/// A single layer, before which all is rounded alike, so that rows choose the same experts.
 #[test]
 fn packed_rows_of_one_expert_together_give_what_each_gives_for_itself() {
     let tiny = synthetic::find("tiny-moe").unwrap();

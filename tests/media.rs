@@ -2,9 +2,9 @@
 //! stored, what llama.cpp computed.
 
 use crate::seeded::{families, numbers, Recipe};
-use crate::util::{assert_silent, bound, exhaustive, logits, nmse, options, rows, shared, vulkan};
+use crate::util::{assert_silent, bound, exhaustive, logits, nmse, options, rows, shared_folder, vulkan};
 use pumex::conversation::{feed_rows, run_chunks, Feed};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
 use pumex::model;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 /// Positions of a context, rows of a step.
 const N_CTX: usize = 512;
 
-fn sizes(max_rows: usize) -> Sizes {
+fn sizes(max_rows: usize) -> RunnerSizes {
     let of = || Elements::Floats(Float::F32);
-    Sizes { n_ctx: N_CTX, n_seqs: 3, max_rows, cache_positions: None, k: of(), v: of() }
+    RunnerSizes { n_ctx: N_CTX, n_seqs: 3, max_rows, cache_positions: None, k: of(), v: of() }
 }
 
 /// Both interpreters on the CPU, for a file.
 fn on_the_cpu(gguf: &Gguf, max_rows: usize) -> [(&'static str, Box<dyn Runner + '_>); 2] {
     let plan = || model::plan(gguf).unwrap();
     let reference = Reference::new(gguf, plan(), N_CTX, 3, max_rows);
-    let fast = Fast::new(gguf, plan(), sizes(max_rows), &Settings::default()).unwrap();
+    let fast = Fast::new(gguf, plan(), sizes(max_rows), &FastSettings::default()).unwrap();
     [("reference", Box::new(reference)), ("fast", Box::new(fast))]
 }
 
@@ -109,7 +109,7 @@ fn rows_of_the_embedding_give_what_their_ids_do() {
 }
 
 /// A prompt of `golden/vision/e2e`.
-struct Prompt {
+struct GoldenPrompt {
     name: String,
     text: Gguf,
     feed: Feed,
@@ -150,8 +150,9 @@ fn positions(chunk: &Json) -> Positions {
     Positions::Streams { rows: given.iter().map(row).collect(), n_pos: number(chunk, "n_pos") }
 }
 
-/// Of a prompt's media, one after the other, where the vectors of their chunks are stored; none where a case's chunks are others.
-fn stored(vision: &Path, case: &Json) -> Option<Vec<Vec<f32>>> {
+/// The vectors of a prompt's media, one after the other, where the vectors of their chunks are stored; none where a case's chunks are
+/// others.
+fn stored_vectors(vision: &Path, case: &Json) -> Option<Vec<Vec<f32>>> {
     let folder = vision.join("cases").join(case["mmproj"].as_str().unwrap());
     let mut all = Vec::new();
     for medium in case["media"].as_array().unwrap() {
@@ -168,8 +169,8 @@ fn stored(vision: &Path, case: &Json) -> Option<Vec<Vec<f32>>> {
 }
 
 /// All of them whose vectors are stored; of a video they are not.
-fn prompts() -> Vec<Prompt> {
-    let Some(shared) = shared() else { return Vec::new() };
+fn prompts() -> Vec<GoldenPrompt> {
+    let Some(shared) = shared_folder() else { return Vec::new() };
     let vision = shared.join("golden/vision");
     let mut paths: Vec<_> = std::fs::read_dir(vision.join("e2e")).unwrap().map(|e| e.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
@@ -177,7 +178,7 @@ fn prompts() -> Vec<Prompt> {
     let mut prompts = Vec::new();
     for path in paths {
         let (name, case) = (path.file_stem().unwrap().to_string_lossy().into_owned(), json(&path));
-        let Some(vectors) = stored(&vision, &case) else {
+        let Some(vectors) = stored_vectors(&vision, &case) else {
             assert!(name.ends_with("_video"), "{name}: no vectors are stored for it");
             continue;
         };
@@ -194,13 +195,13 @@ fn prompts() -> Vec<Prompt> {
         }
         let text = Gguf::open(&vision.join("text").join(case["text_model"].as_str().unwrap()).with_extension("gguf"));
         let expected = floats(&path.with_file_name(case["logits"].as_str().unwrap()));
-        prompts.push(Prompt { name, text: text.unwrap(), feed, greedy: words(&case["greedy"]), expected });
+        prompts.push(GoldenPrompt { name, text: text.unwrap(), feed, greedy: words(&case["greedy"]), expected });
     }
     assert!(prompts.len() >= 18, "{} prompts", prompts.len());
     prompts
 }
 
-impl Prompt {
+impl GoldenPrompt {
     /// Most rows of one medium whose rows see each other.
     fn longest_group(&self) -> usize {
         self.feed.media.iter().filter(|(_, m)| m.sees_itself()).map(|(_, m)| m.rows()).max().unwrap_or(1)
@@ -243,7 +244,7 @@ fn prompts_with_media_give_on_the_cpu_what_llama_cpp_computed() {
     }
 }
 
-/// Those that a device computes unless it computes all: of every kind of position and mask.
+/// Prompts that a device computes unless it computes all: of every kind of position and mask.
 const SOME: [&str; 5] = ["gemma3_two", "hunyuanvl", "llava", "qwen2vl_two", "qwen3vl"];
 
 #[test]
@@ -310,7 +311,7 @@ fn sequences_with_media_are_cut_forked_and_saved() {
 
 #[test]
 fn rows_that_a_model_does_not_take_are_refused() {
-    let gguf = Recipe::named("llama").gguf("llama");
+    let gguf = Recipe::recipe_of("llama").gguf("llama");
     let width = model::plan(&gguf).unwrap().vector_limits().unwrap().width;
     let medium = |width: usize, n: usize, positions, sees_itself| {
         let mut media = Media::new();

@@ -62,7 +62,7 @@ fn stages_of_products_are_what_dispatches_are() {
     stages_take_biases_and_factors();
 }
 
-/// The same with activations of 8 bits, of the format whose pipeline is the smallest.
+/// Stages with activations of 8 bits, of the format whose pipeline is the smallest.
 #[test]
 fn stages_with_short_activations_lose_no_more_than_dispatches() {
     let shape = pumex::synthetic::Shape { n_vocab: 640, ..*pumex::synthetic::find("tiny").unwrap() };
@@ -221,7 +221,7 @@ fn stages_take_biases_and_factors() {
     }
 }
 
-/// Of several workgroups, which send each other what they make: on software devices, too, where their threads run at once. One
+/// Runs several workgroups, which send each other what they make: on software devices, too, where their threads run at once. One
 /// that is held up may give up; the steps are done again then, and ids are the same.
 #[test]
 fn several_workgroups_give_what_one_dispatch_for_each_op_gives() {

@@ -1,12 +1,12 @@
 //! Models at hand: `pull`, `list`, `show` and `rm` over the cache and a folder, and a server that fetches into its folder.
 #![cfg(all(feature = "download", feature = "serve"))]
 
-#[path = "../cli/src/aside.rs"]
-#[allow(dead_code)]
-mod aside;
 #[path = "../cli/src/help.rs"]
 #[allow(dead_code)]
 mod help;
+#[path = "../cli/src/ollama_sidecar.rs"]
+#[allow(dead_code)]
+mod ollama_sidecar;
 
 use serde_json::{json, Value};
 use sha2::{Digest, Sha256};
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// A folder of the test's own, gone at the end.
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let folder = std::env::temp_dir().join(format!("pumex-at-hand-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+        TemporaryFolder(folder)
     }
 
     fn path(&self, name: &str) -> String {
@@ -30,7 +30,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -88,7 +88,7 @@ fn texts(output: &Output) -> (i32, String, String) {
 
 #[test]
 fn models_are_pulled_listed_shown_and_removed_by_name() {
-    let (folder, address) = (Folder::new("cache"), registry());
+    let (folder, address) = (TemporaryFolder::new("cache"), registry());
     let cache = folder.0.join("cache");
     let run = |args: &[&str]| texts(&command(&address, &cache).args(args).output().unwrap());
     let json = |args: &[&str]| -> Value {
@@ -140,9 +140,9 @@ fn models_are_pulled_listed_shown_and_removed_by_name() {
 }
 
 /// A server that ends with the test.
-struct Served(Child);
+struct ServerProcess(Child);
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -162,7 +162,7 @@ fn ask(address: &str, method: &str, path: &str, body: &Value) -> (u16, String) {
 
 #[test]
 fn a_server_fetches_into_its_folder_and_tells_of_requests() {
-    let (folder, registry) = (Folder::new("served"), registry());
+    let (folder, registry) = (TemporaryFolder::new("served"), registry());
     let models = folder.path("models");
     std::fs::create_dir_all(&models).unwrap();
     let mut command = command(&registry, &folder.0.join("cache"));
@@ -181,7 +181,7 @@ fn a_server_fetches_into_its_folder_and_tells_of_requests() {
     ]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let _served = Served(child);
+    let _served = ServerProcess(child);
     let mut told = Vec::new();
     let address = loop {
         let line = lines.next().expect("the server listens");
@@ -216,7 +216,7 @@ fn a_server_fetches_into_its_folder_and_tells_of_requests() {
 
 #[test]
 fn doctor_says_what_runs_where_and_comparisons_are_of_known_models() {
-    let folder = Folder::new("doctor");
+    let folder = TemporaryFolder::new("doctor");
     let run = |args: &[&str]| texts(&command("http://127.0.0.1:1", &folder.0).args(args).output().unwrap());
     let (code, out, told) = run(&["doctor", "--json"]);
     assert_eq!(code, 0, "{told}");
@@ -240,7 +240,7 @@ fn doctor_says_what_runs_where_and_comparisons_are_of_known_models() {
 
 #[test]
 fn help_is_short_unless_all_is_asked_for_and_pages_have_examples() {
-    let folder = Folder::new("help");
+    let folder = TemporaryFolder::new("help");
     let run = |args: &[&str]| texts(&command("http://127.0.0.1:1", &folder.0).args(args).output().unwrap());
     let flags: Vec<Value> = serde_json::from_str(&run(&["flags", "--json"]).1).unwrap();
     let commands: std::collections::BTreeSet<&str> = flags.iter().filter_map(|f| f["command"].as_str()).collect();

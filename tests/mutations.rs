@@ -16,16 +16,16 @@ use std::path::Path;
 const PLAN: (usize, u64) = (64 << 20, 2000);
 
 /// A seeded model's parts, of which files with other keys are made.
-struct Parts {
+struct ModelParts {
     meta: Vec<(String, Value)>,
     entries: Vec<Entry>,
     data: Vec<u8>,
 }
 
-impl Parts {
-    fn of(recipe: &Recipe) -> Parts {
+impl ModelParts {
+    fn of(recipe: &Recipe) -> ModelParts {
         let (entries, data) = recipe.tensors();
-        Parts { meta: recipe.meta(), entries, data }
+        ModelParts { meta: recipe.meta(), entries, data }
     }
 
     /// With another value of a key, or without it.
@@ -99,7 +99,7 @@ fn a_changed_key_is_an_error_or_a_model_that_runs() {
     let (mut faults, mut tried) = (Vec::new(), 0);
     let values = values();
     for (at, (name, recipe)) in families().into_iter().enumerate() {
-        let parts = Parts::of(&recipe);
+        let parts = ModelParts::of(&recipe);
         let keys: Vec<String> = parts.meta.iter().map(|(key, _)| key.clone()).collect();
         let keys = keys.iter().filter(|key| !key.starts_with("tokenizer."));
         for (i, (key, (what, value))) in keys.flat_map(|k| values.iter().map(move |v| (k, v))).enumerate() {
@@ -132,7 +132,7 @@ fn an_error_of_a_key_names_it() {
         ("llama", "llama.rope.freq_base", Value::F32(f32::NAN)),
     ];
     for (name, key, value) in cases {
-        let parts = Parts::of(&Recipe::named(name));
+        let parts = ModelParts::of(&Recipe::recipe_of(name));
         let error = model::plan(&parts.with(key, Some(&value))).expect_err(key).to_string();
         assert!(error.contains(key), "{name}: expected an error about {key}, found {error}");
     }

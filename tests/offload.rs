@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Products on the CPU quantize activations to 8 bits, which comes to 6e-5.
 const BOUND: f64 = 3e-4;
 
-fn parted<'a>(gguf: &'a Gguf, plan: &Plan, on_gpu: usize) -> Option<Offload<'a>> {
+fn split_runner<'a>(gguf: &'a Gguf, plan: &Plan, on_gpu: usize) -> Option<Offload<'a>> {
     let way = Options { n_seqs: 3, activations: None, ..options(CacheType::F16) };
     Some(Offload::new(gguf, plan, device(false)?, on_gpu, &way, &mut |_, _| ()).unwrap())
 }
@@ -63,7 +63,7 @@ fn every_split_between_cpu_and_device_agrees_with_either_alone() {
     let truth = logits(&mut reference(&gguf), &ids, 40);
     let splits: Vec<usize> = if exhaustive() { (1..all).collect() } else { vec![2] };
     for on_gpu in splits {
-        let Some(mut runner) = parted(&gguf, &plan, on_gpu) else { return };
+        let Some(mut runner) = split_runner(&gguf, &plan, on_gpu) else { return };
         for &chunk in sample(&[1, 40, 9], 2) {
             let error = nmse(&logits(&mut runner, &ids, chunk), &truth);
             assert!(error < BOUND, "{on_gpu} of {all} layers, chunks of {chunk}: NMSE {error:e}");
@@ -76,7 +76,7 @@ fn every_split_between_cpu_and_device_agrees_with_either_alone() {
 fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let plan = model::plan(&gguf).unwrap();
-    let Some(mut runner) = parted(&gguf, &plan, 2) else { return };
+    let Some(mut runner) = split_runner(&gguf, &plan, 2) else { return };
     let row = |seq, pos, token, output| Row { seq, pos, token, output, medium: None };
     let refused = runner.start(&[row(0, 0, Token::Sampled, RowOutput::Id)]).unwrap_err().to_string();
     assert!(refused.contains("sequence 0: expected an id that a step sampled"), "{refused}");
@@ -113,7 +113,7 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
 }
 
 /// The parts of a model one after the other, each on the reference.
-fn through(gguf: &Gguf, parts: &[(bool, Plan)], ids: &[u32], chunk: usize) -> Vec<f32> {
+fn run_through(gguf: &Gguf, parts: &[(bool, Plan)], ids: &[u32], chunk: usize) -> Vec<f32> {
     let runner = |(_, plan): &(bool, Plan)| Reference::new(gguf, plan.clone(), 1024, 1, 256);
     let (mut runners, mut all) = (parts.iter().map(runner).collect::<Vec<_>>(), Vec::new());
     for (n, some) in ids.chunks(chunk).enumerate() {
@@ -146,7 +146,7 @@ fn parts_of_every_family_are_the_whole_wherever_the_layers_are_parted() {
                 whole.push((name, layer));
                 continue;
             }
-            let error = nmse(&through(&gguf, &parts, ids, chunk), &truth);
+            let error = nmse(&run_through(&gguf, &parts, ids, chunk), &truth);
             assert!(error < 1e-12, "{name}, parted at layer {layer} of {}: NMSE {error:e}", plan.layers.len());
             splits += 1;
         }
@@ -155,7 +155,7 @@ fn parts_of_every_family_are_the_whole_wherever_the_layers_are_parted() {
     assert!(splits > 100);
 }
 
-/// The same between the CPU and a device, of families whose layers hand on several values.
+/// Families whose layers hand on several values, between the CPU and a device.
 #[test]
 fn families_that_hand_on_several_values_run_on_both_or_say_why_not() {
     let names = ["rwkv7", "talkie", "gemma3n", "gemma4", "arwkv7"];
@@ -193,7 +193,7 @@ fn a_part_of_an_encoder_and_decoder_on_a_device_is_told_to_run_on_the_cpu() {
     }
     let of = |end: &str| std::env::temp_dir().join(format!("pumex-parted-{}.{end}", std::process::id()));
     let (file, out) = (of("gguf"), of("bin"));
-    std::fs::write(&file, Recipe::named("t5").bytes()).unwrap();
+    std::fs::write(&file, Recipe::recipe_of("t5").bytes()).unwrap();
     let told = |on_gpu: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
         command.args(["logits", "--device", "vulkan", "-ngl", on_gpu, "--tokens", "5,9,1"]);

@@ -12,10 +12,10 @@ use crate::{full_disk, util};
 
 /// A command that writes: its name, how it is given with OUT in the output's place, the flag that names it (none: its place does),
 /// its inputs, and whether it is run to its end.
-struct Writer(&'static str, &'static str, Option<&'static str>, &'static [&'static str], bool);
+struct WritingCommand(&'static str, &'static str, Option<&'static str>, &'static [&'static str], bool);
 
-const WRITERS: &[Writer] = &[
-    Writer(
+const WRITERS: &[WritingCommand] = &[
+    WritingCommand(
         "run",
         "-m m.gguf -f text -no-cnv --device cpu -n 1 --prompt-cache OUT",
         Some("--prompt-cache"),
@@ -23,7 +23,7 @@ const WRITERS: &[Writer] = &[
         false,
     ),
     #[cfg(feature = "serve")]
-    Writer(
+    WritingCommand(
         "serve",
         "-m m.gguf --lora lora --api-key-file text --log-steps OUT",
         Some("--log-steps"),
@@ -31,48 +31,60 @@ const WRITERS: &[Writer] = &[
         false,
     ),
     #[cfg(feature = "serve")]
-    Writer("bench-serve", "--prompts text --picture OUT", Some("--picture"), &["text"], false),
-    Writer("embed", "-m m.gguf --device cpu -f text --out OUT", Some("--out"), &["m.gguf", "text"], true),
-    Writer(
+    WritingCommand("bench-serve", "--prompts text --picture OUT", Some("--picture"), &["text"], false),
+    WritingCommand("embed", "-m m.gguf --device cpu -f text --out OUT", Some("--out"), &["m.gguf", "text"], true),
+    WritingCommand(
         "logits",
         "-m m.gguf --lora lora --device cpu -f text --out OUT",
         Some("--out"),
         &["m.gguf", "lora", "text"],
         true,
     ),
-    Writer(
+    WritingCommand(
         "perplexity",
         "-m m.gguf --lora-scaled lora:0.5 --device cpu -f text -c 32 --chunks 1 --kl-divergence-base OUT",
         Some("--kl-divergence-base"),
         &["m.gguf", "lora", "text"],
         true,
     ),
-    Writer("profile", "-m m.gguf --lora lora --device cpu -r 1 --html OUT", Some("--html"), &["m.gguf", "lora"], true),
-    Writer(
+    WritingCommand(
+        "profile",
+        "-m m.gguf --lora lora --device cpu -r 1 --html OUT",
+        Some("--html"),
+        &["m.gguf", "lora"],
+        true,
+    ),
+    WritingCommand(
         "imatrix",
         "-m m.gguf --device cpu -f text -c 32 --chunks 1 -o OUT",
         Some("--out"),
         &["m.gguf", "text"],
         true,
     ),
-    Writer("quantize", "m.gguf OUT Q8_0 --allow-requantize", None, &["m.gguf"], true),
-    Writer(
+    WritingCommand("quantize", "m.gguf OUT Q8_0 --allow-requantize", None, &["m.gguf"], true),
+    WritingCommand(
         "quantize",
         "--allow-requantize --imatrix im --tensor-type-file types m.gguf OUT Q8_0",
         None,
         &["m.gguf", "im", "types"],
         false,
     ),
-    Writer(
+    WritingCommand(
         "quantize",
         "set-00001-of-00002.gguf OUT COPY",
         None,
         &["set-00001-of-00002.gguf", "set-00002-of-00002.gguf"],
         true,
     ),
-    Writer("split", "m.gguf OUT --split-max-tensors 9999", None, &["m.gguf"], true),
-    Writer("merge", "set-00001-of-00002.gguf OUT", None, &["set-00001-of-00002.gguf", "set-00002-of-00002.gguf"], true),
-    Writer("merge-lora", "-m m.gguf --lora lora OUT", None, &["m.gguf", "lora"], true),
+    WritingCommand("split", "m.gguf OUT --split-max-tensors 9999", None, &["m.gguf"], true),
+    WritingCommand(
+        "merge",
+        "set-00001-of-00002.gguf OUT",
+        None,
+        &["set-00001-of-00002.gguf", "set-00002-of-00002.gguf"],
+        true,
+    ),
+    WritingCommand("merge-lora", "-m m.gguf --lora lora OUT", None, &["m.gguf", "lora"], true),
 ];
 
 /// Outputs that are folders.
@@ -111,7 +123,7 @@ fn every_flag_that_names_an_output_is_tried() {
     let flags: Vec<Value> = serde_json::from_str(stdout(&listed)).unwrap();
     for flag in flags.iter().filter(|flag| flag["writes"] == true) {
         let of = (flag["command"].as_str().unwrap(), flag["flag"].as_str().unwrap());
-        let tried = WRITERS.iter().any(|Writer(command, _, name, ..)| (*command, *name) == (of.0, Some(of.1)));
+        let tried = WRITERS.iter().any(|WritingCommand(command, _, name, ..)| (*command, *name) == (of.0, Some(of.1)));
         assert!(tried || FOLDERS.contains(&of), "{of:?}: expected a row of WRITERS");
     }
 }
@@ -120,7 +132,7 @@ fn every_flag_that_names_an_output_is_tried() {
 fn an_input_under_any_name_is_no_output() {
     let folder = inputs("same");
     let there = names(&folder);
-    for Writer(command, line, _, victims, _) in WRITERS {
+    for WritingCommand(command, line, _, victims, _) in WRITERS {
         for victim in *victims {
             let before = std::fs::read(folder.join(victim)).unwrap();
             std::fs::hard_link(folder.join(victim), folder.join("hard")).unwrap();
@@ -158,7 +170,7 @@ fn devices_stay_and_files_are_there_whole_or_as_they_were() {
     let folder = inputs("device");
     symlink("/dev/null", folder.join("null")).unwrap();
     let there = names(&folder);
-    for Writer(command, line, _, _, ends) in WRITERS.iter().filter(|writer| writer.4 || writer.0 == "run") {
+    for WritingCommand(command, line, _, _, ends) in WRITERS.iter().filter(|writer| writer.4 || writer.0 == "run") {
         let done = run(&folder, command, line, "null");
         // A sequence is read again, so that its file is no device.
         assert_eq!(done.status.success(), *ends, "{command}: {}", stderr(&done));

@@ -1,7 +1,7 @@
 //! Snapshots of plans: a model change shows here as a change of text. `PUMEX_BLESS=1 cargo test plans` writes those of families anew.
 
 use crate::seeded;
-use crate::util::{demo_path, shared};
+use crate::util::{demo_path, shared_folder};
 use pumex::gguf::Gguf;
 use pumex::kernel::lacking;
 use pumex::lower::dump::{explain, DryRun, Explained};
@@ -44,7 +44,7 @@ fn llama_plan_is_as_reviewed() {
 
 #[test]
 fn qwen3_norms_heads_before_it_rotates_halves() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let plan = model::plan(&Gguf::open(&shared.join("models/qwen3.gguf")).unwrap()).unwrap();
     let line = "kv0 = rope neox 64 blk.0.attn_q_norm.weight[1, 64]:F32 blk.0.attn_k_norm.weight[1, 64]:F32";
     assert!(plan.to_string().contains(line), "{plan}");
@@ -94,7 +94,7 @@ fn families() -> Vec<(String, Plan)> {
 }
 
 fn files() -> Vec<(String, PathBuf)> {
-    let Some(shared) = shared() else { return Vec::new() };
+    let Some(shared) = shared_folder() else { return Vec::new() };
     let files = std::fs::read_dir(shared.join("models/archs")).unwrap().map(|entry| entry.unwrap().path());
     let named = files.filter(|path| path.extension().is_some_and(|e| e == "gguf"));
     let mut all: Vec<(String, PathBuf)> =

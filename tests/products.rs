@@ -9,14 +9,14 @@ use pumex_shaders::block::Block;
 use pumex_shaders::step::{StepHeader, StepRow};
 
 /// `n` rows times a matrix of `m` rows of `k` weights.
-pub struct Product<'a> {
+pub struct ProductCase<'a> {
     pub format: &'a Format,
     pub bytes: &'a [u8],
     pub soa: bool,
     pub x: &'a [f32],
     pub m: usize,
     pub k: usize,
-    /// Of kernels of integers.
+    /// How kernels of integers code activations.
     pub activations: ActivationQuant,
     /// Constants beside those of the tile.
     pub constants: &'a [(&'a str, u32)],
@@ -30,7 +30,7 @@ fn push(addresses: &[u64], words: &[usize], floats: &[f32]) -> Vec<u8> {
     push
 }
 
-impl Product<'_> {
+impl ProductCase<'_> {
     fn n(&self) -> usize {
         self.x.len() / self.k
     }
@@ -40,7 +40,7 @@ impl Product<'_> {
     }
 
     /// The weights as the kernels take them.
-    fn laid_out(&self) -> Vec<u8> {
+    fn lay_out_weights(&self) -> Vec<u8> {
         match self.soa {
             true => {
                 self.bytes.chunks(self.format.row_bytes(self.k).unwrap()).flat_map(|r| self.format.soa(r)).collect()
@@ -66,8 +66,8 @@ impl Lab {
     }
 
     /// Rows 0, 1, ... of a matrix, decoded by the kernel of the embedding.
-    pub fn embedded(&self, p: &Product<'_>) -> Vec<f32> {
-        let (table, y, sampled) = (self.buffer(&p.laid_out()), self.results(p.m * p.k), self.buffer(&[0; 16]));
+    pub fn embed_rows(&self, p: &ProductCase<'_>) -> Vec<f32> {
+        let (table, y, sampled) = (self.buffer(&p.lay_out_weights()), self.results(p.m * p.k), self.buffer(&[0; 16]));
         let mut step = StepHeader { rows: p.m as u32, ..Default::default() }.words();
         (0..p.m as u32).for_each(|token| step.extend(StepRow { token, ..Default::default() }.words()));
         let step = self.buffer(bytemuck::cast_slice(&step));
@@ -79,8 +79,8 @@ impl Lab {
     }
 
     /// What `kernel` makes of a product: `[n, m]`; none if the device cannot run it, or it does not take that.
-    pub fn product(&self, kernel: &str, p: &Product<'_>) -> Option<Vec<f32>> {
-        let (w, x) = (self.buffer(&p.laid_out()), self.buffer(bytemuck::cast_slice(p.x)));
+    pub fn product(&self, kernel: &str, p: &ProductCase<'_>) -> Option<Vec<f32>> {
+        let (w, x) = (self.buffer(&p.lay_out_weights()), self.buffer(bytemuck::cast_slice(p.x)));
         let y = self.results(p.n() * p.m);
         match kernel {
             "gemm_tile" => self.tile(p, [&w, &x, &y]),
@@ -91,14 +91,14 @@ impl Lab {
         Some(floats(&y, p.n() * p.m))
     }
 
-    fn tile(&self, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) {
+    fn tile(&self, p: &ProductCase<'_>, [w, x, y]: [&Buffer; 3]) {
         let at = [w.address(), 0, x.address(), y.address(), self.codebooks.address()];
         let push = push(&at, &[p.k, p.m, p.n(), p.m, 0, 0], &[1.0]);
         let grid = [p.m.div_ceil(64) as u32, p.n().div_ceil(64) as u32, 1];
         self.run_one("gemm_tile", Some(p.format.stem), &[("SOA", u32::from(p.soa))], push, grid);
     }
 
-    fn router_logits(&self, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) {
+    fn router_logits(&self, p: &ProductCase<'_>, [w, x, y]: [&Buffer; 3]) {
         let (n, used) = (p.n(), 1);
         let (arrivals, route) = (self.buffer(&vec![0; 4 * n]), self.results(4 * used * n));
         let at = [w, x, x, x, &self.codebooks, y, &arrivals, &route, x, x, x].map(Buffer::address);
@@ -116,7 +116,7 @@ impl Lab {
         self.run_one("router", Some(p.format.stem), &spec, push, grid);
     }
 
-    fn gemv(&self, kernel: &str, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) -> Option<()> {
+    fn gemv(&self, kernel: &str, p: &ProductCase<'_>, [w, x, y]: [&Buffer; 3]) -> Option<()> {
         let (caps, w) = (self.device.caps(), w.address());
         let tile = if kernel == "gemv" {
             policy::float_tile(caps, p.format, (p.m, p.k), p.n(), p.extras().gated)
@@ -133,7 +133,7 @@ impl Lab {
         Some(())
     }
 
-    fn matrices(&self, few: bool, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) -> Option<()> {
+    fn matrices(&self, few: bool, p: &ProductCase<'_>, [w, x, y]: [&Buffer; 3]) -> Option<()> {
         let caps = self.device.caps();
         if caps.matrix_n.is_empty() || !matrix::takes(caps, p.format, p.n()) {
             return None;
@@ -166,7 +166,7 @@ fn floats(y: &Buffer, len: usize) -> Vec<f32> {
     found
 }
 
-/// The same by plain sums over decoded weights, and the squared sum of magnitudes of all.
+/// A product by plain sums over decoded weights, and the squared sum of magnitudes of all.
 pub fn plain(w: &[f32], x: &[f32], k: usize) -> (Vec<f64>, f64) {
     let (mut sums, mut scale) = (Vec::new(), 0.0);
     for x in x.chunks(k) {

@@ -4,7 +4,7 @@ use crate::util::{assert_silent, demo_path, device, exact, exhaustive, options, 
 use pumex::engine::{bandwidth, CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::policy::ActivationQuant;
-use pumex::profile::{measure, Options, Profile, Roof, DISPATCH_US, FLAG_OVER};
+use pumex::profile::{measure, Profile, ProfileOptions, Roof, DISPATCH_US, FLAG_OVER};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
 use pumex::synthetic;
@@ -16,8 +16,8 @@ fn profile(runner: &mut VulkanRunner, rows: usize, depth: usize) -> Profile {
 }
 
 fn profile_of(runner: &mut VulkanRunner, rows: usize, depth: usize, parallel: bool) -> Profile {
-    let roof = Roof::gpu(bandwidth::known(runner.vk()).unwrap());
-    let options = Options { rows, depth, repetitions: 2, draw: depth > 0, parallel };
+    let roof = Roof::gpu(bandwidth::load_or_measure(runner.vk()).unwrap());
+    let options = ProfileOptions { rows, depth, repetitions: 2, draw: depth > 0, parallel };
     measure(runner, options, roof, &AtomicBool::new(false), &mut |_, _| ()).unwrap().unwrap()
 }
 
@@ -165,9 +165,9 @@ fn bandwidth_is_measured_once_for_a_device_and_driver() {
     if pumex::vk::cache_file(device.caps(), "bandwidth", "json").is_none() {
         return;
     }
-    bandwidth::known(&device).unwrap();
+    bandwidth::load_or_measure(&device).unwrap();
     let before = device.counters();
-    assert!(bandwidth::known(&device).unwrap().read > 0.0);
+    assert!(bandwidth::load_or_measure(&device).unwrap().read > 0.0);
     assert_eq!(device.counters(), before, "nothing was allocated or submitted");
 }
 

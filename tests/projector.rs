@@ -1,10 +1,10 @@
 //! Prompts with pictures and sounds, from their files to logits: what stands in a prompt, and what a text model makes of it, is what
 //! llama.cpp has.
 
-use crate::util::{nmse, shared};
+use crate::util::{nmse, shared_folder};
 use pumex::conversation::run_chunks;
 use pumex::engine::{self, DeviceChoice, Options};
-use pumex::gguf::{Access, Gguf};
+use pumex::gguf::{FileAccess, Gguf};
 use pumex::model;
 use pumex::projector::{shape_of, MediaOptions, MediumFile, Projector, TextSide};
 use pumex::step::RowOutput;
@@ -47,7 +47,7 @@ fn medium(images: &Path, name: &str) -> MediumFile {
 
 #[test]
 fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let vision = shared.join("golden/vision");
     let mut paths: Vec<_> = std::fs::read_dir(vision.join("e2e")).unwrap().map(|e| e.unwrap().path()).collect();
     // Two frames of a video are one medium, which no prompt says of two pictures.
@@ -62,7 +62,7 @@ fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
             |folder: &str, key: &str| vision.join(folder).join(case[key].as_str().unwrap()).with_extension("gguf");
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let mmproj = vision.join("mmproj").join(format!("{}.gguf", case["mmproj"].as_str().unwrap()));
-        let projector = Projector::open(&mmproj, Access::default(), MediaOptions::default(), &options).unwrap();
+        let projector = Projector::open(&mmproj, FileAccess::default(), MediaOptions::default(), &options).unwrap();
         let gguf = Gguf::open(&file("text", "text_model")).unwrap();
         let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
         let (n_embd, m_rope) = shape_of(&gguf, &model::plan(&gguf).unwrap()).unwrap();
@@ -119,14 +119,14 @@ fn the_list_of_projectors_is_that_of_the_encoders() {
 }
 
 /// What a command says, with flags behind those of a small model's projector.
-fn said(args: &[&str]) -> (bool, String) {
+fn run_with_projector(args: &[&str]) -> (bool, String) {
     let out = crate::cli::pumex(args);
     (out.status.success(), format!("{}{}", crate::cli::stdout(&out), crate::cli::stderr(&out)))
 }
 
 #[test]
 fn commands_take_media_and_refuse_what_goes_with_none() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let vision = shared.join("golden/vision");
     let path = |name: &str| vision.join(name).to_string_lossy().into_owned();
     let (mmproj, model) = (path("mmproj/qwen2vl.gguf"), path("text/tiny-qwen2vl.gguf"));
@@ -135,7 +135,7 @@ fn commands_take_media_and_refuse_what_goes_with_none() {
     let file = out.to_string_lossy().into_owned();
     let rows = |flags: &[&str]| {
         let given = ["embed", "--device", "cpu", "--mmproj", &mmproj, "--image", &a, "--out", &file];
-        let (well, text) = said(&[&given[..], flags].concat());
+        let (well, text) = run_with_projector(&[&given[..], flags].concat());
         assert!(well, "{text}");
         std::fs::metadata(&out).unwrap().len() / (64 * 4)
     };
@@ -144,7 +144,7 @@ fn commands_take_media_and_refuse_what_goes_with_none() {
     assert!(rows(&["--image-max-tokens", "40"]) <= 40);
     assert!(rows(&["--image-min-tokens", "100"]) >= 100);
     let answer = |image: &str| {
-        let (well, text) = said(&[
+        let (well, text) = run_with_projector(&[
             "run",
             "-m",
             &model,
@@ -190,7 +190,7 @@ fn commands_take_media_and_refuse_what_goes_with_none() {
         ),
         (&["serve", "--allow-remote-media", "--media-path", "absent"], "expected a folder"),
     ] {
-        let (well, text) = said(args);
+        let (well, text) = run_with_projector(args);
         assert!(!well && text.contains(words), "{args:?}: {text}");
     }
     std::fs::remove_file(out).unwrap();

@@ -15,7 +15,7 @@ use crate::util::{exhaustive, logits, nmse};
 const SOME: usize = 12;
 
 /// The model without a layer, as a file of it would be.
-fn pruned(gguf: &Gguf, layer: usize, keys: Vec<(String, Value)>) -> Gguf {
+fn prune_layer(gguf: &Gguf, layer: usize, keys: Vec<(String, Value)>) -> Gguf {
     let options = Options { prune_layers: vec![layer], override_kv: keys, ..Options::default() };
     let plan = quantize::Plan::new(gguf, &options).unwrap();
     let mut bytes = Vec::new();
@@ -30,7 +30,7 @@ fn pruned(gguf: &Gguf, layer: usize, keys: Vec<(String, Value)>) -> Gguf {
 }
 
 /// The plan without a layer's ops: what it is to begin with is what the next one begins with.
-fn without(plan: &Plan, layer: usize, head: usize) -> Plan {
+fn plan_without_layer(plan: &Plan, layer: usize, head: usize) -> Plan {
     let mut plan = plan.clone();
     let (end, after) = plan.layer_ends[layer];
     let written =
@@ -48,7 +48,7 @@ fn without(plan: &Plan, layer: usize, head: usize) -> Plan {
     plan
 }
 
-fn computed(gguf: &Gguf, plan: Plan, recipe: &Recipe) -> Vec<f32> {
+fn compute_logits(gguf: &Gguf, plan: Plan, recipe: &Recipe) -> Vec<f32> {
     let ids = &recipe.ids[..recipe.ids.len().min(SOME)];
     let mut runner = Reference::new(gguf, plan, 256, 1, 256);
     logits(&mut runner, ids, SOME)
@@ -75,17 +75,17 @@ fn seeded_models_without_a_layer_compute_what_the_other_layers_did_or_are_refuse
                     continue;
                 }
             };
-            let after = pruned(&gguf, layer, keys);
+            let after = prune_layer(&gguf, layer, keys);
             let planned = model::plan(&after).unwrap();
             let left = match plan.layer_ends.len() {
                 n if layer >= n => plan.clone(), // it predicts further ids
                 1 => unreachable!("{name}: a model of one layer without it"),
                 _ => {
                     let own = plan.layer_ends[1].0 - plan.layer_ends[0].0;
-                    without(&plan, layer, planned.layer_ends[0].0.saturating_sub(own))
+                    plan_without_layer(&plan, layer, planned.layer_ends[0].0.saturating_sub(own))
                 }
             };
-            let (found, truth) = (computed(&after, planned, &recipe), computed(&gguf, left, &recipe));
+            let (found, truth) = (compute_logits(&after, planned, &recipe), compute_logits(&gguf, left, &recipe));
             let error = nmse(&found, &truth);
             assert!(error < 1e-9, "{name} without layer {layer}: NMSE {error:e}");
             same.push((name, layer));

@@ -1,6 +1,6 @@
 //! Encoding: errors against llama.cpp's quantizer on a real model.
 
-use crate::util::{demo_path, shared};
+use crate::util::{demo_path, shared_folder};
 use pumex::gguf::{type_name, Gguf};
 use pumex::imatrix::Imatrix;
 use pumex::quantize::{recipe, write, Options, Parts, Plan, Report};
@@ -9,9 +9,9 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
 /// A tensor's name, row length and weights.
-type Matrix = (String, usize, Vec<f32>);
+type TestMatrix = (String, usize, Vec<f32>);
 
-fn matrices(gguf: &Gguf) -> Vec<Matrix> {
+fn matrices(gguf: &Gguf) -> Vec<TestMatrix> {
     let decoded = |t: &pumex::gguf::Tensor| {
         let mut out = vec![0f32; t.elements() as usize];
         find(t.type_id).unwrap().decode_row(gguf.data(t), &mut out);
@@ -21,7 +21,7 @@ fn matrices(gguf: &Gguf) -> Vec<Matrix> {
 }
 
 /// Encodes and decodes all rows; squared error and squared signal.
-fn loss(format: &Format, (_, cols, x): &Matrix, weight: &[f32]) -> (f64, f64) {
+fn loss(format: &Format, (_, cols, x): &TestMatrix, weight: &[f32]) -> (f64, f64) {
     let one = |row: &[f32]| {
         let mut bytes = vec![0; format.row_bytes(row.len()).unwrap()];
         let mut back = vec![0f32; row.len()];
@@ -35,7 +35,7 @@ fn loss(format: &Format, (_, cols, x): &Matrix, weight: &[f32]) -> (f64, f64) {
 
 #[test]
 fn no_format_loses_more_than_llama_cpp_s_quantizer() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let gguf = Gguf::open(&shared.join("models/llama-draft-f16.gguf")).unwrap();
     let matrices = matrices(&gguf);
     let table = std::fs::read_to_string(shared.join("golden/quantization_error.tsv")).unwrap();
@@ -77,7 +77,7 @@ fn no_format_loses_more_than_llama_cpp_s_quantizer() {
 /// `golden/recipes.tsv`: the types llama.cpp 0.5.0 chose, as runs in file order.
 #[test]
 fn recipes_choose_what_llama_cpp_chooses() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let table = include_str!("golden/recipes.tsv");
     for line in table.lines().filter(|l| !l.starts_with('#')) {
         let cells: Vec<&str> = line.split('\t').collect();
@@ -101,13 +101,13 @@ fn recipes_choose_what_llama_cpp_chooses() {
 }
 
 /// A file of the test's own, gone with it.
-struct Scratch(PathBuf);
+struct TestFile(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl TestFile {
+    fn new(name: &str) -> TestFile {
         let folder = std::env::temp_dir().join(format!("pumex-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Scratch(folder)
+        TestFile(folder)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -122,7 +122,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TestFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -134,13 +134,13 @@ fn quantize(input: &Path, options: &Options, output: &Path) -> Report {
     write(&gguf, &plan, options, output, &mut |_| true).unwrap().unwrap()
 }
 
-fn to(name: &str) -> Options {
+fn options_to(name: &str) -> Options {
     Options { recipe: recipe::find(name), allow_requantize: true, ..Options::default() }
 }
 
 #[test]
 fn a_quantized_demo_model_loads_and_says_nearly_the_same() {
-    let scratch = Scratch::new("demo");
+    let scratch = TestFile::new("demo");
     let ids: Vec<u32> = (0..40).map(|i| (i * 97 + 5) % 4096).collect();
     let logits_of = |path: &Path| {
         let gguf = Gguf::open(path).unwrap();
@@ -149,7 +149,7 @@ fn a_quantized_demo_model_loads_and_says_nearly_the_same() {
     let truth = logits_of(&demo_path());
     for (recipe, bound) in [("F32", 1e-12), ("Q8_0", 2e-4), ("Q6_K", 8e-4), ("Q5_K_M", 1e-3), ("IQ4_XS", 7e-3)] {
         let output = scratch.path("out.gguf");
-        let report = quantize(&demo_path(), &to(recipe), &output);
+        let report = quantize(&demo_path(), &options_to(recipe), &output);
         assert_eq!(report.nonfinite, 0);
         let error = crate::util::nmse(&logits_of(&output), &truth);
         println!("{recipe}: NMSE {error:.2e}");
@@ -159,7 +159,7 @@ fn a_quantized_demo_model_loads_and_says_nearly_the_same() {
 
 #[test]
 fn splitting_and_merging_give_the_same_bytes_back() {
-    let scratch = Scratch::new("split");
+    let scratch = TestFile::new("split");
     let split = Options { parts: Parts::Tensors(20), ..Options::default() };
     quantize(&demo_path(), &split, &scratch.path("part.gguf"));
     assert_eq!(scratch.names().len(), 3, "{:?}", scratch.names());
@@ -167,18 +167,18 @@ fn splitting_and_merging_give_the_same_bytes_back() {
     quantize(&demo_path(), &Options::default(), &scratch.path("copy.gguf"));
     let bytes = |name: &str| std::fs::read(scratch.path(name)).unwrap();
     assert_eq!(bytes("whole.gguf"), bytes("copy.gguf"));
-    let kept = Options { parts: Parts::Kept, ..to("Q8_0") };
+    let kept = Options { parts: Parts::Kept, ..options_to("Q8_0") };
     quantize(&scratch.path("part-00001-of-00003.gguf"), &kept, &scratch.path("kept.gguf"));
     assert!(scratch.names().contains(&"kept-00003-of-00003.gguf".to_string()), "{:?}", scratch.names());
 }
 
 #[test]
 fn an_interrupted_or_failed_run_leaves_the_former_file_and_nothing_else() {
-    let scratch = Scratch::new("stop");
+    let scratch = TestFile::new("stop");
     let output = scratch.path("out.gguf");
     std::fs::write(&output, "former").unwrap();
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let options = to("Q8_0");
+    let options = options_to("Q8_0");
     let plan = Plan::new(&gguf, &options).unwrap();
     let stopped = write(&gguf, &plan, &options, &output, &mut |done| done < 100_000).unwrap();
     assert!(stopped.is_none());
@@ -191,9 +191,9 @@ fn an_interrupted_or_failed_run_leaves_the_former_file_and_nothing_else() {
 
 #[test]
 fn weights_that_are_not_finite_stop_with_the_tensor_s_name_or_are_counted() {
-    let scratch = Scratch::new("nan");
+    let scratch = TestFile::new("nan");
     let input = scratch.path("f32.gguf");
-    quantize(&demo_path(), &to("F32"), &input);
+    quantize(&demo_path(), &options_to("F32"), &input);
     let mut bytes = std::fs::read(&input).unwrap();
     let (start, name) = {
         let gguf = Gguf::open(&input).unwrap();
@@ -203,26 +203,26 @@ fn weights_that_are_not_finite_stop_with_the_tensor_s_name_or_are_counted() {
     bytes[start + 400..start + 404].copy_from_slice(&f32::NAN.to_le_bytes());
     std::fs::write(&input, bytes).unwrap();
     let gguf = Gguf::open(&input).unwrap();
-    let options = to("Q4_K_S");
+    let options = options_to("Q4_K_S");
     let plan = Plan::new(&gguf, &options).unwrap();
     let error = write(&gguf, &plan, &options, &scratch.path("out.gguf"), &mut |_| true).unwrap_err().to_string();
     assert!(error.contains(&name) && error.contains("100"), "{error}");
-    let counting = Options { allow_nonfinite: true, ..to("Q4_K_S") };
+    let counting = Options { allow_nonfinite: true, ..options_to("Q4_K_S") };
     assert_eq!(quantize(&input, &counting, &scratch.path("out.gguf")).nonfinite, 1);
 }
 
 #[test]
 fn weights_that_a_type_cannot_hold_stop_with_the_tensor_s_name() {
-    let scratch = Scratch::new("large");
+    let scratch = TestFile::new("large");
     let input = scratch.path("f32.gguf");
-    quantize(&demo_path(), &to("F32"), &input);
+    quantize(&demo_path(), &options_to("F32"), &input);
     let mut bytes = std::fs::read(&input).unwrap();
     let start = Gguf::open(&input).unwrap().tensor("blk.1.ffn_up.weight").unwrap().place().1 as usize;
     bytes[start + 400..start + 404].copy_from_slice(&1e9f32.to_le_bytes());
     std::fs::write(&input, bytes).unwrap();
     let gguf = Gguf::open(&input).unwrap();
     for (kind, holds) in [("F16", false), ("Q8_0", false), ("Q4_0", false), ("BF16", true), ("F32", true)] {
-        let options = to(kind);
+        let options = options_to(kind);
         let plan = Plan::new(&gguf, &options).unwrap();
         let done = write(&gguf, &plan, &options, &scratch.path("out.gguf"), &mut |_| true);
         match done {
@@ -242,14 +242,14 @@ fn options_change_what_they_name() {
         plan.jobs().map(|j| (j.entry.name.clone(), type_name(j.entry.type_id))).collect()
     };
     let of = |all: &[(String, &'static str)], name: &str| all.iter().find(|t| t.0 == name).map(|t| t.1);
-    let pure = types(Options { pure: true, ..to("Q4_K_M") });
+    let pure = types(Options { pure: true, ..options_to("Q4_K_M") });
     assert!(pure.iter().all(|t| ["Q4_K", "F32"].contains(&t.1)), "{pure:?}");
     let pattern = vec![(regex::Regex::new("attn_k\\.").unwrap(), FormatId::Q8_0)];
-    let asked = types(Options { tensor_types: pattern, token_embedding: Some(FormatId::Q5K), ..to("Q4_K_M") });
+    let asked = types(Options { tensor_types: pattern, token_embedding: Some(FormatId::Q5K), ..options_to("Q4_K_M") });
     assert_eq!(of(&asked, "blk.2.attn_k.weight"), Some("Q8_0"));
     assert_eq!(of(&asked, "token_embd.weight"), Some("Q5_K"));
     assert_eq!(of(&asked, "blk.2.attn_norm.weight"), Some("F32"));
-    let pruned = types(Options { prune_layers: vec![1], ..to("Q4_K_M") });
+    let pruned = types(Options { prune_layers: vec![1], ..options_to("Q4_K_M") });
     assert_eq!(pruned.iter().filter(|t| t.0.ends_with("attn_norm.weight")).count(), 5);
     assert!(of(&pruned, "blk.5.attn_norm.weight").is_none() && of(&pruned, "blk.4.attn_norm.weight").is_some());
     let refused = Options { recipe: recipe::find("Q8_0"), ..Options::default() };
@@ -285,14 +285,14 @@ fn importance_matrices_of_both_formats_are_read_and_damaged_ones_refused() {
     }
     let error = Imatrix::open(&demo_path()).unwrap_err().to_string();
     assert!(error.contains("general.type"), "{error}");
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let real = Imatrix::open(&shared.join("models/llama-draft.imatrix.gguf")).unwrap();
     assert!(real.columns("blk.0.attn_q.weight", 0, 256).unwrap().is_some());
     assert!(real.columns("blk.0.attn_q.weight", 0, 512).is_err());
 }
 
 /// Importance of the demo model's matrices over a made-up text, by a runner.
-fn collected(runner: &mut dyn pumex::step::Runner) -> Imatrix {
+fn collect_imatrix(runner: &mut dyn pumex::step::Runner) -> Imatrix {
     let ids: Vec<u32> = (0..192).map(|i| (i * 97 + 5) % 4096).collect();
     let options = pumex::conversation::PerplexityOptions { n_ctx: 48, bos: Some(0), windows: None };
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -302,10 +302,10 @@ fn collected(runner: &mut dyn pumex::step::Runner) -> Imatrix {
 #[test]
 fn importance_collected_on_the_device_is_that_of_the_reference_and_survives_its_file() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let truth = collected(&mut crate::util::reference(&gguf));
+    let truth = collect_imatrix(&mut crate::util::reference(&gguf));
     assert_eq!(truth.entries.len(), 6 * 7, "every matrix of six layers");
     assert!(truth.entries.values().all(|e| e.counts == [192.0]));
-    let scratch = Scratch::new("imatrix");
+    let scratch = TestFile::new("imatrix");
     std::fs::write(scratch.path("im.gguf"), truth.to_gguf(48)).unwrap();
     let back = Imatrix::open(&scratch.path("im.gguf")).unwrap();
     assert_eq!(back.chunks, 4);
@@ -324,7 +324,7 @@ fn importance_collected_on_the_device_is_that_of_the_reference_and_survives_its_
         if arithmetic.lacking(runner.vk()) {
             continue;
         }
-        let found = collected(&mut runner);
+        let found = collect_imatrix(&mut runner);
         assert!(far(&truth, &found) < bound, "{arithmetic:?}: {}", far(&truth, &found));
         crate::util::assert_silent(&runner);
     }
@@ -332,7 +332,7 @@ fn importance_collected_on_the_device_is_that_of_the_reference_and_survives_its_
 
 #[test]
 fn an_importance_matrix_agrees_with_llama_cpp_s() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let gguf = Gguf::open(&shared.join("models/llama-draft-f16.gguf")).unwrap();
     let golden = Imatrix::open(&shared.join("models/llama-draft.imatrix.gguf")).unwrap();
     let text = std::fs::read_to_string(shared.join("models/calibration.txt")).unwrap();
@@ -352,7 +352,7 @@ fn an_importance_matrix_agrees_with_llama_cpp_s() {
 /// With importance, errors weighted by it must not exceed those of llama.cpp's own files, made with the same matrix.
 #[test]
 fn weighted_errors_are_below_those_of_llama_cpp_s_files() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let gguf = Gguf::open(&shared.join("models/llama-draft-f16.gguf")).unwrap();
     let imatrix = Imatrix::open(&shared.join("models/llama-draft.imatrix.gguf")).unwrap();
     for name in ["Q4_0", "Q4_K_S", "Q3_K_S", "Q2_K", "IQ2_XXS", "IQ3_S", "IQ4_XS"] {
@@ -383,7 +383,7 @@ fn weighted_errors_are_below_those_of_llama_cpp_s_files() {
 #[test]
 fn divergence_is_zero_from_itself_and_grows_with_coarser_weights() {
     use pumex::conversation::{perplexity_with, Base, BaseWriter, Divergence, PerplexityOptions};
-    let scratch = Scratch::new("divergence");
+    let scratch = TestFile::new("divergence");
     let ids: Vec<u32> = (0..128).map(|i| (i * 97 + 5) % 4096).collect();
     let options = PerplexityOptions { n_ctx: 32, bos: None, windows: None };
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -406,8 +406,8 @@ fn divergence_is_zero_from_itself_and_grows_with_coarser_weights() {
     assert_eq!(same.positions, 4 * 15);
     assert!(same.mean.abs() < 1e-3 && same.same_top == 1.0, "{same:?}");
     assert!(same.ppl_base > 1.0 && same.ppl_base < 1.01 * truth.ppl, "{} and {}", same.ppl_base, truth.ppl);
-    quantize(&demo_path(), &to("Q8_0"), &scratch.path("q8.gguf"));
-    quantize(&demo_path(), &to("Q2_K"), &scratch.path("q2.gguf"));
+    quantize(&demo_path(), &options_to("Q8_0"), &scratch.path("q8.gguf"));
+    quantize(&demo_path(), &options_to("Q2_K"), &scratch.path("q2.gguf"));
     let (fine, coarse) = (compare(&scratch.path("q8.gguf")), compare(&scratch.path("q2.gguf")));
     assert!(fine.mean < 0.1 * coarse.mean && coarse.mean > 1e-2, "{} and {}", fine.mean, coarse.mean);
     let bytes = std::fs::read(&path).unwrap();
@@ -427,10 +427,10 @@ fn the_gguf_reader_of_pypi_reads_quantized_files() {
         eprintln!("skipped: python3 has no package gguf");
         return;
     }
-    let scratch = Scratch::new("pypi");
+    let scratch = TestFile::new("pypi");
     for recipe in ["Q4_K_M", "IQ3_XXS"] {
         let path = scratch.path("out.gguf");
-        quantize(&demo_path(), &to(recipe), &path);
+        quantize(&demo_path(), &options_to(recipe), &path);
         let script = format!(
             "import gguf\nfor t in gguf.GGUFReader({:?}).tensors: print(t.name, t.tensor_type.name, t.n_bytes)",
             path.display().to_string()

@@ -2,7 +2,7 @@
 //!
 //! `tests/real_models.sh` fetches them; without a model, or without the golden files beside the checkout, a test is skipped and says so.
 
-use crate::util::{exhaustive, logits, shared};
+use crate::util::{exhaustive, logits, shared_folder};
 use pumex::engine::{self, CacheType, DeviceChoice, Options};
 use pumex::gguf::Gguf;
 use pumex::policy::ActivationQuant;
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 /// What llama.cpp computed, with weights decoded to f32 and a cache of f32.
 #[derive(serde::Deserialize)]
-struct Golden {
+struct RealGolden {
     tokens: Vec<u32>,
-    /// Of each token but the first, the negative logarithm of its probability.
+    /// For each token but the first, the negative logarithm of its probability.
     nll: Vec<f64>,
     /// By position, the likeliest next id.
     argmax: Vec<u32>,
@@ -24,12 +24,12 @@ struct Golden {
 
 struct Real {
     gguf: Gguf,
-    golden: Golden,
+    golden: RealGolden,
     text: String,
 }
 
 fn real(name: &str) -> Option<Real> {
-    let golden = shared()?.join("golden/real");
+    let golden = shared_folder()?.join("golden/real");
     let base = std::env::var_os("XDG_CACHE_HOME").filter(|base| !base.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let cache = base.map(|base| base.join("pumex/real"));
@@ -75,7 +75,7 @@ struct Bounds {
     cache: CacheType,
     /// Ids of the text that are computed.
     count: usize,
-    /// Of the likelihoods, on average and at most.
+    /// How far log-likelihoods may be apart, on average and at most.
     mean: f64,
     most: f64,
     /// Positions whose likeliest next id is another one.
@@ -110,7 +110,7 @@ fn check(name: &str, all: impl Fn(usize) -> [Bounds; 2]) {
 }
 
 /// Ids are the same as long as the margin of the best is above the error.
-fn greedy(runner: &mut dyn Runner, golden: &Golden, first: u32, margin: f64, name: &str) {
+fn greedy(runner: &mut dyn Runner, golden: &RealGolden, first: u32, margin: f64, name: &str) {
     let (mut id, mut pos) = (first, golden.tokens.len() as u32);
     for (expected, by) in golden.greedy.iter().zip(&golden.greedy_margin) {
         if id != *expected {

@@ -1,6 +1,6 @@
 //! The CPU reference against llama.cpp's golden outputs, and against itself.
 
-use crate::util::{demo_path, logits, nmse, pick, reference, shared, Golden};
+use crate::util::{demo_path, logits, nmse, pick, reference, shared_folder, Golden};
 use pumex::gguf::Gguf;
 use pumex::step::{Row, RowOutput, Runner, Token};
 use std::path::Path;
@@ -47,7 +47,7 @@ fn check(model: &Path, golden: &Path, bound: f64) {
 
 #[test]
 fn demo_models_agree_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let files = ["llama-f16", "llama-draft-f16", "qwen3", "qwen3moe-f16"];
     for (file, name) in files.into_iter().zip(["llama", "llama-draft", "qwen3", "qwen3moe"]) {
         check(&shared.join("models").join(file).with_extension("gguf"), &shared.join("golden/demo").join(name), 1e-8);
@@ -64,7 +64,7 @@ fn models_of_the_repository_agree_with_llama_cpp() {
 
 #[test]
 fn every_format_agrees_with_llama_cpp() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     for name in crate::goldens::TYPES {
         check(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), 1e-6);
     }
@@ -100,7 +100,7 @@ fn rows_outside_the_limits_are_refused() {
 /// In such a block the scale counts for the bias too, unlike in attention.
 #[test]
 fn a_scale_beside_a_bias_of_a_feed_forward_matrix_counts_for_both() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = shared_folder() else { return };
     let archs = |of: &str| shared.join(of).join("archs/llama-dense");
     check(&archs("models").with_extension("gguf"), &archs("golden"), 1e-6);
 }

@@ -8,7 +8,7 @@ use pumex::vk::{Buffer, Class};
 use pumex_quant::{all, Format};
 
 /// A choice of `used` of `experts`, and the scales of gate, up and down.
-struct Choice {
+struct RouterCase {
     experts: usize,
     used: usize,
     scale: f32,
@@ -16,7 +16,7 @@ struct Choice {
 }
 
 /// Rows times a router's matrix.
-struct Product<'a> {
+struct RouterProduct<'a> {
     format: &'a Format,
     bytes: &'a [u8],
     x: &'a [f32],
@@ -28,7 +28,7 @@ struct Product<'a> {
 }
 
 /// What a launch left in memory.
-struct Left {
+struct LaunchOutput {
     logits: Vec<f32>,
     route: Vec<f32>,
 }
@@ -36,10 +36,10 @@ struct Left {
 /// Nothing that a kernel should leave where it ought to write.
 const UNTOUCHED: f32 = -77.0;
 
-impl Choice {
-    fn new(lab: &mut Lab, experts: usize, used: usize, scaled: bool) -> Choice {
+impl RouterCase {
+    fn new(lab: &mut Lab, experts: usize, used: usize, scaled: bool) -> RouterCase {
         let scales = [(); 3].map(|()| scaled.then(|| lab.floats(experts)));
-        Choice { experts, used, scale: if scaled { 2.5 } else { 1.0 }, scales }
+        RouterCase { experts, used, scale: if scaled { 2.5 } else { 1.0 }, scales }
     }
 
     fn flags(&self) -> u32 {
@@ -84,7 +84,7 @@ impl Lab {
     }
 
     /// Routes of rows of logits; the recording has room for one row more.
-    fn route(&mut self, c: &Choice, logits: &[f32], threads: u32) -> Vec<f32> {
+    fn route(&mut self, c: &RouterCase, logits: &[f32], threads: u32) -> Vec<f32> {
         let (n, width) = (logits.len() / c.experts, 4 * c.used);
         let out = self.output((n + 1) * width);
         let held: Vec<Buffer> =
@@ -109,7 +109,7 @@ impl Lab {
     }
 
     /// Logits and routes of rows, as the tile says or with workgroups of `tile`.
-    fn router(&mut self, c: &Choice, p: &Product<'_>, tile: (u32, u32)) -> Left {
+    fn router(&mut self, c: &RouterCase, p: &RouterProduct<'_>, tile: (u32, u32)) -> LaunchOutput {
         let (n, (threads, rows)) = (p.x.len() / p.k, tile);
         let (logits, out) = (self.output(n * c.experts), self.output(n * 4 * c.used));
         let arrivals = self.output(n);
@@ -140,7 +140,7 @@ impl Lab {
         ];
         let grid = [(c.experts as u32).div_ceil(rows), n as u32, 1];
         self.run("router", Some(p.format.stem), &spec, &mut push, grid);
-        let mut left = Left { logits: vec![0.0; n * c.experts], route: vec![0.0; n * 4 * c.used] };
+        let mut left = LaunchOutput { logits: vec![0.0; n * c.experts], route: vec![0.0; n * 4 * c.used] };
         logits.read(0, bytemuck::cast_slice_mut(&mut left.logits));
         out.read(0, bytemuck::cast_slice_mut(&mut left.route));
         let mut counts = vec![0u32; n];
@@ -183,7 +183,7 @@ fn experts_by_logits_are_the_references() {
     let Some(mut lab) = Lab::open() else { return };
     for (i, experts) in sample(&EXPERTS, 4).iter().copied().enumerate() {
         for used in [USED[i % 6], USED[(i + 3) % 6], experts].map(|u| u.min(experts).min(16)) {
-            let c = Choice::new(&mut lab, experts, used, i % 2 == 0);
+            let c = RouterCase::new(&mut lab, experts, used, i % 2 == 0);
             let rows: Vec<Vec<f32>> = lab.logits(experts).into_iter().chain(strange(experts)).collect();
             let all: Vec<f32> = rows.concat();
             let few = lab.device.caps().subgroup_size;
@@ -205,7 +205,7 @@ fn experts_by_rows_are_the_references() {
     let (format, k) = (pumex_quant::find(0).unwrap(), 32);
     for (i, experts) in sample(&EXPERTS, 4).iter().copied().enumerate() {
         let used = USED[(i + 2) % 6].min(experts);
-        let c = Choice::new(&mut lab, experts, used, i % 2 == 1);
+        let c = RouterCase::new(&mut lab, experts, used, i % 2 == 1);
         let tile = policy::router_tile(lab.device.caps(), experts, k);
         let columns = lab.logits(experts);
         let mut choose = |columns: &[Vec<f32>], what: &str| {
@@ -213,7 +213,7 @@ fn experts_by_rows_are_the_references() {
                 (0..experts).flat_map(|e| (0..k).map(move |col| columns.get(col).map_or(0.0, |c| c[e]))).collect();
             let x: Vec<f32> = (0..columns.len() * k).map(|at| f32::from(at / k == at % k)).collect();
             let bytes = bytemuck::cast_slice(&w);
-            let p = Product { format, bytes, x: &x, k, norm: None, bias: None, scale: 1.0, soa: false };
+            let p = RouterProduct { format, bytes, x: &x, k, norm: None, bias: None, scale: 1.0, soa: false };
             let left = lab.router(&c, &p, tile);
             for (row, logits) in left.logits.chunks(experts).enumerate() {
                 assert!(logits.iter().zip(&columns[row]).all(|(a, b)| a == b || b.is_nan()), "{what}: logits of {row}");
@@ -234,7 +234,7 @@ fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
     for (i, format) in all().enumerate() {
         let blocks = if format.block_len == 1 { 160 } else { 1 + 2 * (i % 2) };
         let (experts, k, n) = (37, blocks * format.block_len.max(32), 1 + i % policy::GEMV_MAX_COLS);
-        let c = Choice::new(&mut lab, experts, 5, false);
+        let c = RouterCase::new(&mut lab, experts, 5, false);
         let (bytes, w) = lab.weights(format, experts, k);
         let (x, norm, bias) = (lab.floats(n * k), lab.floats(k), lab.floats(experts));
         let own = policy::router_tile(lab.device.caps(), experts, k);
@@ -243,7 +243,7 @@ fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
             let scale = if normed { 1.0 } else { 0.7 };
             let (norm, bias) = (normed.then_some(&norm[..]), (!normed).then_some(&bias[..]));
             let soa = format.is_expanded() || normed == (i % 2 == 0);
-            let p = Product { format, bytes: &bytes, x: &x, k, norm, bias, scale, soa };
+            let p = RouterProduct { format, bytes: &bytes, x: &x, k, norm, bias, scale, soa };
             let left = lab.router(&c, &p, tile);
             let (mut error, mut signal) = (0.0, 0.0);
             for (at, found) in left.logits.iter().enumerate() {

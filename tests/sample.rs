@@ -14,7 +14,7 @@ use pumex::sample::steps::{self, Candidate};
 use pumex::sample::{self, Sampler, SamplerOptions};
 use pumex::{Error, Result};
 
-use fake::Fake;
+use fake::FakeRunner;
 
 fn list(logits: &[f32]) -> Vec<Candidate> {
     let mut list = Vec::new();
@@ -115,7 +115,7 @@ fn a_seed_repeats_its_draws_and_another_does_not() {
 }
 
 fn go(
-    fake: &mut Fake,
+    fake: &mut FakeRunner,
     prompt: &[u32],
     start: usize,
     n_predict: i64,
@@ -150,20 +150,20 @@ fn by_logits() -> SamplerOptions {
 }
 
 /// A runner of so many positions.
-type Make = fn(usize) -> Fake;
+type Make = fn(usize) -> FakeRunner;
 
 /// The ways a token comes about: greedy ahead, on the host, drawn ahead; greedy and drawn by a runner that does not run ahead.
 fn loops() -> [(SamplerOptions, Make); 5] {
-    let drawn: Make = |n| Fake::new(n).drawing(true);
-    let at_once: Make = |n| Fake::new(n).at_once(Duration::ZERO, Duration::ZERO);
-    let drawn_at_once: Make = |n| Fake::new(n).drawing(true).at_once(Duration::ZERO, Duration::ZERO);
-    let host: Make = Fake::new;
+    let drawn: Make = |n| FakeRunner::new(n).drawing(true);
+    let at_once: Make = |n| FakeRunner::new(n).at_once(Duration::ZERO, Duration::ZERO);
+    let drawn_at_once: Make = |n| FakeRunner::new(n).drawing(true).at_once(Duration::ZERO, Duration::ZERO);
+    let host: Make = FakeRunner::new;
     [(greedy(), host), (by_logits(), host), (by_logits(), drawn), (greedy(), at_once), (by_logits(), drawn_at_once)]
 }
 
 #[test]
 fn greedy_runs_one_step_ahead_without_logits() {
-    let mut fake = Fake::new(64);
+    let mut fake = FakeRunner::new(64);
     let (out, stats) = go(&mut fake, &[1, 2, 3, 4, 5, 6], 0, 5, greedy(), None).unwrap();
     assert_eq!(out, [7, 8, 9, 0, 1]);
     assert_eq!((fake.most_unfinished, fake.logit_rows), (2, 0));
@@ -185,7 +185,7 @@ fn a_runner_that_works_at_once_hands_each_token_out_before_the_next_step() {
 #[test]
 fn times_are_those_of_the_steps_that_made_the_tokens_without_pipelines() {
     let (step, pipelines) = (Duration::from_millis(40), Duration::from_millis(300));
-    let mut fake = Fake::new(64).at_once(step, pipelines);
+    let mut fake = FakeRunner::new(64).at_once(step, pipelines);
     let (_, stats) = go(&mut fake, &[5, 6, 7], 0, 2, greedy(), None).unwrap();
     // A step for the prompt and one for the second token, each the first of its shape.
     for (what, ms) in [("prompt", stats.prompt_ms), ("generated", stats.generate_ms)] {
@@ -208,7 +208,7 @@ fn chains(seed: i64) -> Vec<SamplerOptions> {
 }
 
 /// Three replies of one conversation, the first ended by an end token or the limit, with the same sampler.
-fn conversation(fake: &mut Fake, options: SamplerOptions, end: Option<u32>) -> Vec<Vec<u32>> {
+fn conversation(fake: &mut FakeRunner, options: SamplerOptions, end: Option<u32>) -> Vec<Vec<u32>> {
     let (mut sampler, stop, mut start) = (Sampler::new(options), AtomicBool::new(false), 0);
     let mut replies = Vec::new();
     let mut pending = None;
@@ -237,7 +237,7 @@ fn conversation(fake: &mut Fake, options: SamplerOptions, end: Option<u32>) -> V
 fn running_ahead_changes_no_draw_of_a_whole_conversation() {
     for seed in 0..8 {
         for (options, end) in chains(seed).into_iter().flat_map(|o| [(o.clone(), None), (o, Some(7))]) {
-            let (mut host, mut device) = (Fake::new(64), Fake::new(64).drawing(true));
+            let (mut host, mut device) = (FakeRunner::new(64), FakeRunner::new(64).drawing(true));
             let truth = conversation(&mut host, options.clone(), end);
             assert_eq!(conversation(&mut device, options.clone(), end), truth, "{options:?}");
             assert_eq!(host.cache, device.cache);
@@ -310,7 +310,7 @@ fn a_stop_flag_ends_after_the_token_under_way_and_a_continuation_joins_on() {
 
 #[test]
 fn prompts_that_cannot_run_are_refused_by_name() {
-    let fails = |prompt: &[u32]| match go(&mut Fake::new(4), prompt, 0, 1, greedy(), None) {
+    let fails = |prompt: &[u32]| match go(&mut FakeRunner::new(4), prompt, 0, 1, greedy(), None) {
         Err(Error::Request(text)) => text,
         other => panic!("expected a refusal, got {other:?}"),
     };
@@ -326,7 +326,7 @@ fn perplexity_scores_the_second_half_of_each_window() {
     let stop = AtomicBool::new(false);
     let mut seen = Vec::new();
     let options = PerplexityOptions { n_ctx: 8, bos: Some(5), windows: None };
-    let mut fake = Fake::new(8);
+    let mut fake = FakeRunner::new(8);
     let result = perplexity(&mut fake, &text, &options, &stop, &mut |d, of, p| seen.push((d, of, p))).unwrap();
     let expected = (3f64.exp() + 2f64.exp() + 8.0) / 3f64.exp();
     assert_eq!((result.windows, result.scored_tokens, fake.logit_rows), (3, 9, 9));
@@ -342,7 +342,7 @@ fn perplexity_has_the_standard_error_of_the_mean() {
     let text = [0, 0, 0, 1, 0, 0, 0, 5];
     let options = PerplexityOptions { n_ctx: 4, bos: None, windows: None };
     let stop = AtomicBool::new(false);
-    let result = perplexity(&mut Fake::new(4), &text, &options, &stop, &mut |_, _, _| ()).unwrap();
+    let result = perplexity(&mut FakeRunner::new(4), &text, &options, &stop, &mut |_, _, _| ()).unwrap();
     let total = (3f64.exp() + 2f64.exp() + 8.0).ln();
     let mean = total - 1.5;
     assert!((result.ppl - mean.exp()).abs() < 1e-5);
@@ -378,7 +378,11 @@ fn other_options_leave_recent_ids_and_random_numbers_as_they_are() {
         assert_eq!(changed.request(false).recent, same.request(false).recent);
         changed.change(SamplerOptions { mirostat: 1, ..chain.clone() });
         changed.change(chain.clone());
-        assert_eq!((changed.asked(), changed.options()), (&chain, &chain.clone().settled()), "nothing is lost");
+        assert_eq!(
+            (changed.given_options(), changed.options()),
+            (&chain, &chain.clone().disable_neutral_steps()),
+            "nothing is lost"
+        );
         changed.change(SamplerOptions { seed: 8, ..chain.clone() });
         assert_eq!(changed.request(false).unit, Sampler::new(SamplerOptions { seed: 8, ..chain }).request(false).unit);
     }

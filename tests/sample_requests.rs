@@ -54,14 +54,14 @@ impl Lab {
         (ids, kept)
     }
 
-    /// Likewise, and what is listed of the rows that ask for that.
+    /// Ids of the cases' rows, what `sampled` holds after them, and what is listed of the rows that ask for that.
     fn run(&mut self, rows: &[Row], logits: &[&[f32]], sampled: &[u32]) -> (Vec<u32>, Vec<u32>, Vec<Shortlist>) {
         let vocab = logits[0].len();
         let listed: Vec<&Row> = rows.iter().collect();
-        let (beside, bytes) = request::beside(&listed, vocab);
+        let (beside, bytes) = request::sampling_inputs(&listed, vocab);
         let masks = self.buffer(&vec![0; bytes.masks as usize / 4]);
         for (row, beside) in rows.iter().zip(&beside) {
-            let bits = request::mask(row.allowed(), vocab);
+            let bits = request::mask(row.allowed_ids(), vocab);
             beside.mask.iter().for_each(|at| masks.write(*at, bytemuck::cast_slice(&bits)));
         }
         let all: Vec<f32> = logits.concat();
@@ -69,7 +69,7 @@ impl Lab {
         let mut results = Vec::new();
         for (threads, loads) in [policy::sample_tile(self.device.caps()), (128, 8), (256, 16)] {
             let lists = self.buffer(&vec![7; bytes.lists as usize / 4]);
-            let beside_at = request::Room { masks: masks.address(), lists: lists.address() };
+            let beside_at = request::SamplingMemory { masks: masks.address(), lists: lists.address() };
             let mut step = vec![rows.len() as u32, rows.len() as u32, 0, 0, 0, 0, 0, 0];
             step.extend(request::pack(&listed, &beside, beside_at, vocab, DRAWS_AT).unwrap());
             let step = self.buffer(&step);
@@ -259,7 +259,7 @@ fn penalties_and_bans_lower_what_they_lower_on_the_host() {
                 best.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
                 let mut case = lab.case(logits, &options);
                 let recent = [50, 900][round % 2];
-                case.draw.recent = (0..recent).map(|_| best[lab.rng.below(20) as usize]).collect();
+                case.draw.recent = (0..recent).map(|_| best[lab.rng.next_below(20) as usize]).collect();
                 // The unread id: recent already, new, banned.
                 sampled.push([case.draw.recent[3], best[25], options.banned[0], best[0]][seq as usize]);
                 case.row = Row { seq, token: Token::Sampled, ..case.row };
@@ -273,7 +273,7 @@ fn penalties_and_bans_lower_what_they_lower_on_the_host() {
     }
 }
 
-/// Of an id there may be a bias, a ban and penalties at once; those raised come before the best, those lowered behind them.
+/// An id may have a bias, a ban and penalties at once; those raised come before the best, those lowered behind them.
 #[test]
 fn biases_come_before_bans_and_penalties_as_on_the_host() {
     let Some(mut lab) = Lab::open() else { return };
@@ -447,7 +447,7 @@ fn a_step_with_a_draw_that_is_refused_says_why() {
     };
     let fails = |draw| {
         let row = asking(&row(Token::Id(0)), &draw);
-        let (beside, at) = request::beside(&[&row], 4096);
+        let (beside, at) = request::sampling_inputs(&[&row], 4096);
         request::pack(&[&row], &beside, at, 4096, 0).unwrap_err().to_string()
     };
     assert!(fails(draw(chain(0, 1.0, 0.0, 1.0), vec![])).contains("top-k 0"));

@@ -2,7 +2,7 @@
 //! some rows and columns. `PUMEX_SEEDED_OUT=FOLDER` writes the models as files, to have them computed elsewhere.
 
 use crate::util::{assert_silent, bound, exact, exhaustive, in_turn, logits, nmse, options, vulkan};
-use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value, ValueType};
@@ -38,7 +38,7 @@ pub struct Recipe {
     /// Ids in all, where `ids` are fed over and over.
     #[serde(default)]
     length: usize,
-    /// Of each row of `rows`, every `every`-th column from `from` on.
+    /// For each row of `rows`, every `every`-th column from `from` on.
     rows: Vec<usize>,
     every: usize,
     #[serde(default)]
@@ -111,7 +111,7 @@ impl Recipe {
     }
 
     /// One of the folder's.
-    pub fn named(name: &str) -> Recipe {
+    pub fn recipe_of(name: &str) -> Recipe {
         recipes().into_iter().find(|(n, _)| *n == name).unwrap().1
     }
 
@@ -158,7 +158,7 @@ impl Recipe {
         bytes
     }
 
-    /// Likewise, opened.
+    /// The model as an open file.
     pub fn gguf(&self, name: &'static str) -> Gguf {
         Gguf::from_static(name, self.bytes().leak()).unwrap()
     }
@@ -194,13 +194,13 @@ impl Recipe {
     }
 }
 
-/// Those that vary no other.
+/// Recipes of families that vary no other.
 pub fn families() -> Vec<(&'static str, Recipe)> {
     recipes().into_iter().filter(|(_, recipe)| recipe.like.is_none()).collect()
 }
 
-/// Those that tests go through: all, or those that `PUMEX_SEEDED` names, with commas between them.
-fn tried() -> Vec<(&'static str, Recipe)> {
+/// Recipes that tests go through: all, or those that `PUMEX_SEEDED` names, with commas between them.
+fn tested_recipes() -> Vec<(&'static str, Recipe)> {
     let named = std::env::var("PUMEX_SEEDED").unwrap_or_default();
     let is_tried = |name: &str| named.is_empty() || named.split(',').any(|one| one == name);
     recipes().into_iter().filter(|(name, _)| is_tried(name)).collect()
@@ -251,7 +251,7 @@ fn read(path: &Path) -> Recipe {
 #[test]
 fn seeded_models_give_on_the_reference_what_llama_cpp_computed() {
     let out = std::env::var_os("PUMEX_SEEDED_OUT").map(PathBuf::from);
-    for (name, recipe) in tried() {
+    for (name, recipe) in tested_recipes() {
         if let Some(out) = &out {
             std::fs::write(out.join(name).with_extension("gguf"), recipe.bytes()).unwrap();
             continue;
@@ -276,13 +276,13 @@ fn seeded_models_give_on_the_reference_what_llama_cpp_computed() {
 fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
     let sizes = |n_ctx, float| {
         let of = || Elements::Floats(float);
-        Sizes { n_ctx, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: of(), v: of() }
+        RunnerSizes { n_ctx, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: of(), v: of() }
     };
-    for (name, recipe) in tried() {
+    for (name, recipe) in tested_recipes() {
         let gguf = recipe.gguf(name);
         let plan = model::plan(&gguf).unwrap();
         let (chunks, explained, n_ctx) = (recipe.chunks(&plan), bound(&plan, name), recipe.n_ctx());
-        let runner = |plan, float| Fast::new(&gguf, plan, sizes(n_ctx, float), &Settings::default()).unwrap();
+        let runner = |plan, float| Fast::new(&gguf, plan, sizes(n_ctx, float), &FastSettings::default()).unwrap();
         let mut exact = runner(plan.clone(), Float::F32);
         for chunk in chunks {
             recipe.check(&mut exact, *chunk, explained, name);
@@ -313,10 +313,10 @@ fn seeded_models_give_without_subgroups_what_llama_cpp_computed() {
     on_a_device(&["gpt-oss", "qwen3next"], Debug { subgroups: false, ..exact() });
 }
 
-/// Those of that name, or all, by kernels as `debug` has them.
+/// Compares the models of that name, or all, by kernels as `debug` has them.
 fn on_a_device(names: &[&str], debug: Debug) {
     let is_tried = |(name, recipe): &(&str, Recipe)| recipe.like.is_none() || name.ends_with(SPARSE);
-    for (i, (name, recipe)) in tried().into_iter().filter(is_tried).enumerate() {
+    for (i, (name, recipe)) in tested_recipes().into_iter().filter(is_tried).enumerate() {
         let chosen = exhaustive() && in_turn(i + usize::from(debug.subgroups), 8);
         if recipe.is_long() || !chosen && !names.contains(&name) {
             continue;

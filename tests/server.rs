@@ -3,35 +3,35 @@
 mod adapters;
 mod cache;
 mod connections;
+mod deterministic;
 mod embedding;
+mod encoder_decoder;
 mod faults;
 mod fields;
-mod kept;
 mod load;
 mod models;
 mod owners;
+mod prefix_checkpoints;
 mod preset;
 pub mod process;
 mod random;
 mod signals;
 mod slots;
 mod soak;
-mod sources;
-mod steady;
 mod text;
 mod vulkan;
 
 use crate::util::demo_path;
 use pumex::engine::{self, DeviceChoice};
 use pumex::gguf::Gguf;
-use pumex::server::{Served, Settings};
+use pumex::server::{ModelSettings, ServedModel};
 use pumex_serve::engine::{Chat, Event, Finish, Generate, Model, Phase, Prompt, PromptPart, Refusal, Sampling};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// The demo model with so many slots of 256 positions.
-pub fn settings(slots: usize) -> Settings {
+pub fn settings(slots: usize) -> ModelSettings {
     let open = Arc::new(|_: &[f32]| Gguf::open(&demo_path()));
     let engine = engine::Options {
         device: DeviceChoice::Cpu,
@@ -39,18 +39,18 @@ pub fn settings(slots: usize) -> Settings {
         max_rows: 64,
         ..engine::Options::default()
     };
-    Settings { engine, slots, unified: false, prompt_rows: 32, ..Settings::new("demo", open) }
+    ModelSettings { engine, slots, unified: false, prompt_rows: 32, ..ModelSettings::new("demo", open) }
 }
 
-/// Likewise in plain f32, where rows do not depend on those beside them.
-pub fn exact(slots: usize) -> Settings {
+/// The demo model with so many slots, in plain f32, where rows do not depend on those beside them.
+pub fn exact(slots: usize) -> ModelSettings {
     let mut exact = settings(slots);
     exact.engine.device = DeviceChoice::Reference;
     exact
 }
 
-pub fn load(settings: Settings) -> Served {
-    Served::load(settings).unwrap()
+pub fn load(settings: ModelSettings) -> ServedModel {
+    ServedModel::load(settings).unwrap()
 }
 
 /// A greedy request that continues a text.
@@ -69,7 +69,7 @@ pub fn message(text: &str, tokens: usize) -> Generate {
 
 /// What came of an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Got {
+pub struct ReceivedAnswer {
     pub text: String,
     pub ids: Vec<u32>,
     pub calls: Vec<(String, String)>,
@@ -82,7 +82,7 @@ pub struct All {
     pub cached: usize,
     pub prompt: String,
     pub slots: Vec<usize>,
-    pub answers: Vec<Got>,
+    pub answers: Vec<ReceivedAnswer>,
     pub failed: Option<Refusal>,
     pub progress: Vec<(usize, usize)>,
     /// Ids of the prompt with their log-probabilities.
@@ -99,9 +99,9 @@ impl All {
     }
 
     pub fn take(&mut self, event: Event) {
-        fn at(answers: &mut Vec<Got>, answer: usize) -> &mut Got {
+        fn at(answers: &mut Vec<ReceivedAnswer>, answer: usize) -> &mut ReceivedAnswer {
             if answers.len() <= answer {
-                answers.resize(answer + 1, Got::default());
+                answers.resize(answer + 1, ReceivedAnswer::default());
             }
             assert!(answers[answer].finish.is_none(), "nothing comes after the end");
             &mut answers[answer]

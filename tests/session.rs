@@ -21,7 +21,7 @@ fn request(options: SamplerOptions, unit: f64) -> RowOutput {
     RowOutput::Sample(SampleRequest { options: Arc::new(options), recent: vec![], unit, allowed: Allowed::All })
 }
 
-fn refused(runner: &mut dyn Runner, rows: &[Row]) -> String {
+fn refusal_text(runner: &mut dyn Runner, rows: &[Row]) -> String {
     runner.start(rows).unwrap_err().to_string()
 }
 
@@ -41,10 +41,10 @@ fn each_of(gguf: &Gguf, plan: &pumex::plan::Plan, options: &Options, check: &dyn
 
 #[test]
 fn runners_go_from_thread_to_thread() {
-    fn sent<T: Send>() {}
-    sent::<VulkanRunner>();
-    sent::<Reference<'static>>();
-    sent::<Box<dyn Runner>>();
+    fn assert_send<T: Send>() {}
+    assert_send::<VulkanRunner>();
+    assert_send::<Reference<'static>>();
+    assert_send::<Box<dyn Runner>>();
 }
 
 #[test]
@@ -135,15 +135,15 @@ fn a_sampled_token_takes_a_step_that_sampled() {
     each(&gguf, &options(CacheType::F16), &|runner| {
         let next = |pos| [row(0, pos, Token::Sampled, RowOutput::Id)];
         let none = "sequence 0: expected an id that a step sampled, found none";
-        assert_eq!(refused(runner, &next(0)), none);
+        assert_eq!(refusal_text(runner, &next(0)), none);
         let mut prompt = rows(0, 0, &[5, 6, 7]);
         prompt.iter_mut().for_each(|row| row.output = RowOutput::None);
         runner.run(&prompt, Want::Ids).unwrap();
-        assert_eq!(refused(runner, &next(3)), none);
+        assert_eq!(refusal_text(runner, &next(3)), none);
         runner.run(&rows(0, 3, &[8]), Want::Ids).unwrap();
         runner.run(&next(4), Want::Ids).unwrap();
         runner.forget(0, 4);
-        assert_eq!(refused(runner, &next(4)), none);
+        assert_eq!(refusal_text(runner, &next(4)), none);
         runner.forget(77, 0); // nothing to forget
     });
 }
@@ -160,14 +160,14 @@ fn a_step_that_is_refused_leaves_the_session_as_it_was() {
     // Rows of the first sequence would fit, those of the second do not.
     let both = [rows(0, 40, &prompt[40..]), rows(1, 0, &prompt[..33])].concat();
     assert_eq!(runner.blocks_needed(&both), 2);
-    assert!(refused(&mut runner, &both).contains("expected a free cache block, found none"));
+    assert!(refusal_text(&mut runner, &both).contains("expected a free cache block, found none"));
     let gap = [rows(1, 0, &prompt[..3]), rows(0, 41, &prompt[..1])].concat();
-    assert!(refused(&mut runner, &gap).contains("position 41 of sequence 0: expected at most 40"));
+    assert!(refusal_text(&mut runner, &gap).contains("position 41 of sequence 0: expected at most 40"));
     let twice = [rows(0, 40, &prompt[40..41]), rows(0, 40, &prompt[40..41])].concat();
-    assert!(refused(&mut runner, &twice).contains("expected position 41 after the last, found 40"));
+    assert!(refusal_text(&mut runner, &twice).contains("expected position 41 after the last, found 40"));
     let impossible = SamplerOptions { top_k: 0, ..Default::default() };
     let top = [row(1, 0, Token::Id(1), request(impossible, 0.5))];
-    assert!(refused(&mut runner, &top).contains("top-k 0"));
+    assert!(refusal_text(&mut runner, &top).contains("top-k 0"));
     assert_eq!(runner.free_blocks(), free);
     let found = runner.run(&rows(0, 40, &prompt[40..]), Want::Logits).unwrap().logits;
     let mut truth = reference(&gguf);
@@ -177,7 +177,7 @@ fn a_step_that_is_refused_leaves_the_session_as_it_was() {
     assert_silent(&runner);
 }
 
-/// Of weights that are floats: products with others code the norm's rows as integers, in which there is no NaN.
+/// Takes weights that are floats: products with others code the norm's rows as integers, in which there is no NaN.
 #[test]
 fn logits_that_are_nan_are_one_error_everywhere() {
     let gguf = pumex::synthetic::find("tiny").unwrap().model(pumex::quantize::recipe::find("F16").unwrap()).unwrap();
@@ -200,13 +200,13 @@ fn logits_that_are_nan_are_one_error_everywhere() {
             let error = runner.finish(ahead).unwrap_err().to_string();
             assert!(error.contains("expected finite numbers, found NaN"), "{output:?}: {error}");
             let next = [row(0, 3, Token::Sampled, output)];
-            assert!(refused(runner, &next).contains("expected an id that a step sampled"));
+            assert!(refusal_text(runner, &next).contains("expected an id that a step sampled"));
         }
     });
 }
 
 /// Ids of `count` steps after a prompt, two in flight.
-fn sampled(runner: &mut dyn Runner, count: u32) -> Vec<u32> {
+fn sample_ids(runner: &mut dyn Runner, count: u32) -> Vec<u32> {
     let options = SamplerOptions { repeat_penalty: 1.2, repeat_last_n: 16, ..Default::default() };
     let mut prompt = rows(0, 0, &[0, 589, 346]);
     prompt[..2].iter_mut().for_each(|row| row.output = RowOutput::None);
@@ -236,7 +236,7 @@ fn steps_whose_megakernel_gives_up_are_done_again_without_it() {
         let before = runner.counters().submits;
         let ids = greedy(&mut runner, &[0, 589, 346], 12);
         runner.forget(0, 0);
-        let warm = sampled(&mut runner, 12);
+        let warm = sample_ids(&mut runner, 12);
         assert_silent(&runner);
         assert_eq!(runner.has_megakernel(), fault_at.is_none(), "it goes on without");
         Some((ids, warm, runner.counters().submits - before))

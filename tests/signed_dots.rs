@@ -1,7 +1,7 @@
 //! Integer dot products on devices that have instructions for signed bytes only: those of formats with unsigned codes too.
 
 use crate::kernels::Lab;
-use crate::products::{error, plain, Product};
+use crate::products::{error, plain, ProductCase};
 use pumex::policy::{self, ActivationQuant};
 use pumex::vk::DeviceKind;
 use pumex_quant::{all, Format};
@@ -38,7 +38,7 @@ fn products_of_signed_bytes_are_those_of_mixed_ones() {
             }
             let soa = soa || format.is_expanded();
             let constants = &[("SIGNED_DOTS", 1)];
-            let p = Product { format, bytes: &bytes, soa, x: &x, m, k, activations, constants };
+            let p = ProductCase { format, bytes: &bytes, soa, x: &x, m, k, activations, constants };
             let error = error(&lab.product("gemv_dot", &p).unwrap(), &truth, scale);
             assert!(error < bound, "{}, soa {soa}, {activations:?}: {error:e}", format.stem);
         }

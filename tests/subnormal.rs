@@ -2,7 +2,7 @@
 //! whatever device there is.
 
 use crate::kernels::Lab;
-use crate::products::{error, plain, Product};
+use crate::products::{error, plain, ProductCase};
 use pumex::engine::subnormal::keeps_subnormal_halves;
 use pumex::policy::ActivationQuant;
 use pumex::vk::DeviceKind;
@@ -35,9 +35,9 @@ fn blocks(lab: &mut Lab, format: &Format, weights: usize) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes: Vec<u8> =
-        (0..weights / format.block_len * format.block_bytes).map(|_| lab.rng.below(256) as u8).collect();
+        (0..weights / format.block_len * format.block_bytes).map(|_| lab.rng.next_below(256) as u8).collect();
     for block in bytes.chunks_mut(format.block_bytes) {
-        let mut small = || (lab.rng.below(0x3ff) as u16 + 1) | if lab.rng.below(2) == 1 { 0x8000 } else { 0 };
+        let mut small = || (lab.rng.next_below(0x3ff) as u16 + 1) | if lab.rng.next_below(2) == 1 { 0x8000 } else { 0 };
         if let Some(at) = parts {
             let half = small();
             for i in 0..4 {
@@ -66,7 +66,7 @@ fn every_kernel_keeps_scales_that_are_subnormal_halves() {
         format.decode_row(&bytes, &mut w);
         let (x, many, soa) = (lab.floats(3 * k), lab.floats(20 * k), format.is_expanded() || formats % 2 == 0);
         let (activations, constants) = (ActivationQuant::Q16, &[]);
-        let product = Product { format, bytes: &bytes, soa, x: &x, m, k, activations, constants };
+        let product = ProductCase { format, bytes: &bytes, soa, x: &x, m, k, activations, constants };
         let (truth, scale) =
             (w.iter().map(|w| f64::from(*w)).collect::<Vec<_>>(), w.iter().map(|w| f64::from(w * w)).sum());
         let mut check = |kernel: &str, error: f64| {
@@ -75,14 +75,14 @@ fn every_kernel_keeps_scales_that_are_subnormal_halves() {
             }
         };
         assert!(scale > 0.0, "{}", format.stem);
-        check("embed", error(&lab.embedded(&product), &truth, scale));
+        check("embed", error(&lab.embed_rows(&product), &truth, scale));
         for (i, kernel) in KERNELS.into_iter().enumerate() {
             // Software devices have one way of making floats of halves, and take seconds for a pipeline.
             if software && i != formats % 4 {
                 continue;
             }
             let x = if kernel == "gemm_mat" { &many } else { &x };
-            let Some(found) = lab.product(kernel, &Product { x, ..product }) else { continue };
+            let Some(found) = lab.product(kernel, &ProductCase { x, ..product }) else { continue };
             let (truth, scale) = plain(&w, x, k);
             check(kernel, error(&found, &truth, scale));
         }

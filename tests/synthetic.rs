@@ -7,7 +7,7 @@ use pumex::projector::{MediaOptions, MediumFile, Projector, ProjectorSource};
 use pumex::quantize::recipe;
 use pumex::{model, synthetic};
 
-fn made(shape: &str, kind: &str) -> Gguf {
+fn make_model(shape: &str, kind: &str) -> Gguf {
     synthetic::find(shape).unwrap().model(recipe::find(kind).unwrap()).unwrap()
 }
 
@@ -21,7 +21,7 @@ fn shapes_have_the_sizes_of_real_files() {
         ("qwen3-30b-a3b", "qwen3moe 30B.A3B Q4_K - Medium", 30_532_122_624, 17697.0),
         ("tiny", "llama 68.8M Q4_K - Medium", 2 * 128_256 * 256 + 4 * (3 * 256 * 768 + 3 * 256 * 256) + 9 * 256, 45.1),
     ] {
-        let gguf = made(shape, "Q4_K_M");
+        let gguf = make_model(shape, "Q4_K_M");
         let info = engine::model_info(&gguf).unwrap();
         assert_eq!((info.description.as_str(), info.n_params), (name, params));
         let found = info.size_bytes as f64 / f64::from(1 << 20);
@@ -44,7 +44,7 @@ fn shapes_of_families_have_the_weights_that_are_published() {
         ("granite-4-h-small", 32_207.0),
         ("falcon-h1-7b", 7_586.0),
     ] {
-        let found = engine::model_info(&made(shape, "Q8_0")).unwrap().n_params as f64 / 1e6;
+        let found = engine::model_info(&make_model(shape, "Q8_0")).unwrap().n_params as f64 / 1e6;
         assert!((found / millions - 1.0).abs() < 2e-3, "{shape}: {found} million weights, expected {millions}");
     }
 }
@@ -76,7 +76,7 @@ fn every_shape_is_a_model_and_every_recipe_finite() {
 fn device_and_reference_compute_the_same_of_rows_that_repeat() {
     let models = [("tiny", "Q4_K_M"), ("tiny-moe", "IQ3_XXS"), ("tiny", "Q8_0"), ("tiny", "F16")];
     for &(shape, kind) in sample(&models, 1) {
-        let gguf = made(shape, kind);
+        let gguf = make_model(shape, kind);
         let ids = [7, 100_000, 65];
         let truth = logits(&mut reference(&gguf), &ids, 3);
         assert!(truth.iter().all(|x| x.is_finite()) && truth.iter().any(|x| x.abs() > 1e-3), "{shape} {kind}");
@@ -95,7 +95,7 @@ fn device_and_reference_compute_the_same_of_rows_that_repeat() {
     }
 }
 
-/// Of codebooks that devices may hold written out: told to, told not to, and by themselves, where the context is not smaller for
+/// Takes codebooks that devices may hold written out: told to, told not to, and by themselves, where the context is not smaller for
 /// it.
 #[test]
 fn weights_written_out_take_more_memory_and_are_the_same() {
@@ -130,7 +130,7 @@ fn weights_written_out_take_more_memory_and_are_the_same() {
 
 #[test]
 fn a_model_without_a_file_is_not_written_to_one() {
-    let gguf = made("tiny", "Q8_0");
+    let gguf = make_model("tiny", "Q8_0");
     let options = pumex::quantize::Options::default();
     let plan = pumex::quantize::Plan::new(&gguf, &options).unwrap();
     let target = std::env::temp_dir().join(format!("pumex-synthetic-{}.gguf", std::process::id()));
@@ -152,7 +152,7 @@ fn projectors_have_the_sizes_of_real_files() {
         let model = pumex_media::TextModel { n_embd: 0, m_rope: false, has_token: &|_| false };
         let pieces = projector.prepare(&file, &model).unwrap();
         let medium = pieces.iter().find_map(|piece| match piece {
-            pumex_media::Piece::Medium(medium) => Some(medium),
+            pumex_media::PromptPiece::Medium(medium) => Some(medium),
             _ => None,
         });
         let (medium, clips) = (medium.unwrap(), pumex_media::Clip::all(&source).unwrap());

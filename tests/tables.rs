@@ -77,29 +77,31 @@ fn a_structure_of_arrays_holds_the_same_bytes_field_by_field() {
 /// Codes lose nothing: of every bit of the fields they stand for there is a place, and each place is taken once.
 #[test]
 fn codes_take_every_bit_of_their_fields_once() {
-    use pumex_quant::codes::Place;
+    use pumex_quant::codes::BitSource;
     let mut formats = 0;
     for f in FORMATS {
         let Some(codes) = &f.codes else { continue };
         formats += 1;
         let kept = |name: &str| f.parts().iter().any(|p| p.name == name && !p.codes);
-        let bits = |field: &pumex_quant::Field| 8 * field.at..8 * (field.at + field.bytes);
+        let bits = |field: &pumex_quant::BlockField| 8 * field.at..8 * (field.at + field.bytes);
         let mut wanted: Vec<usize> = f.fields.iter().filter(|field| !kept(field.name)).flat_map(bits).collect();
-        let places: Vec<Place> = (0..8 * codes.len_bytes()).map(codes.place).collect();
-        let digits = places.iter().filter(|p| matches!(p, Place::Digit(..))).count();
+        let places: Vec<BitSource> = (0..8 * codes.len_bytes()).map(codes.place).collect();
+        let digits = places.iter().filter(|p| matches!(p, BitSource::Digit(..))).count();
         if digits > 0 {
-            let mut seen: Vec<(usize, usize)> =
-                places.iter().filter_map(|p| if let Place::Digit(i, n) = p { Some((*i, *n)) } else { None }).collect();
+            let mut seen: Vec<(usize, usize)> = places
+                .iter()
+                .filter_map(|p| if let BitSource::Digit(i, n) = p { Some((*i, *n)) } else { None })
+                .collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..256).flat_map(|i| [(i, 0), (i, 1)]).collect::<Vec<_>>(), "{}", f.name);
             continue;
         }
         let mut taken: Vec<usize> =
-            places.iter().filter_map(|p| if let Place::Bit(at) = p { Some(*at) } else { None }).collect();
+            places.iter().filter_map(|p| if let BitSource::Bit(at) = p { Some(*at) } else { None }).collect();
         wanted.sort_unstable();
         taken.sort_unstable();
         assert_eq!(taken, wanted, "{}", f.name);
-        let evens = places.iter().filter(|p| matches!(p, Place::Even(_))).count();
+        let evens = places.iter().filter(|p| matches!(p, BitSource::Even(_))).count();
         assert!(evens == 0 || evens == f.block_len / 8, "{}", f.name);
     }
     assert_eq!(formats, 13);
@@ -108,14 +110,16 @@ fn codes_take_every_bit_of_their_fields_once() {
 /// What is written out is every bit of every weight's code, once, and what is left of the block: scales, and signs of shifts.
 #[test]
 fn wide_formats_have_every_weight_once_and_every_scale() {
-    use pumex_quant::codes::Place;
+    use pumex_quant::codes::BitSource;
     for f in EXPANDED {
         let codes = f.codes.as_ref().unwrap();
-        let places: Vec<Place> = (0..8 * codes.len_bytes()).map(codes.place).collect();
-        let mut weights: Vec<(usize, usize)> =
-            places.iter().filter_map(|p| if let Place::Code(_, i, n) = p { Some((*i, *n)) } else { None }).collect();
+        let places: Vec<BitSource> = (0..8 * codes.len_bytes()).map(codes.place).collect();
+        let mut weights: Vec<(usize, usize)> = places
+            .iter()
+            .filter_map(|p| if let BitSource::Code(_, i, n) = p { Some((*i, *n)) } else { None })
+            .collect();
         let mut bits: Vec<usize> =
-            places.iter().filter_map(|p| if let Place::Bit(at) = p { Some(*at) } else { None }).collect();
+            places.iter().filter_map(|p| if let BitSource::Bit(at) = p { Some(*at) } else { None }).collect();
         let (taken, distinct) = (bits.len(), {
             bits.sort_unstable();
             bits.dedup();
@@ -127,7 +131,7 @@ fn wide_formats_have_every_weight_once_and_every_scale() {
         let wanted: Vec<_> = (0..f.block_len).flat_map(|i| (0..each).map(move |n| (i, n))).collect();
         assert_eq!(weights, wanted.get(..weights.len()).unwrap_or_default(), "{}", f.stem);
         // (bits of a weight's code, other bits, signs that follow from others) of a block.
-        let evens = places.iter().filter(|p| matches!(p, Place::Even(_))).count();
+        let evens = places.iter().filter(|p| matches!(p, BitSource::Even(_))).count();
         let expected = match f.ggml_id {
             19 | 29 => (2, 32, 0),
             21 => (4, 0, 0),
@@ -135,7 +139,11 @@ fn wide_formats_have_every_weight_once_and_every_scale() {
         };
         assert_eq!((each, taken, evens), expected, "{}", f.stem);
         let file = pumex_quant::find(f.ggml_id).unwrap();
-        assert!(file.expanded().is_some_and(|w| w.id == f.id) && !file.is_expanded() && f.is_expanded(), "{}", f.stem);
+        assert!(
+            file.expanded_format().is_some_and(|w| w.id == f.id) && !file.is_expanded() && f.is_expanded(),
+            "{}",
+            f.stem
+        );
         assert!(f.soa_block_bytes() > file.soa_block_bytes(), "{}", f.stem);
     }
 }
@@ -154,13 +162,13 @@ fn tables_start_at_pairs_of_words_and_name_formats_once() {
     assert_eq!(named.len(), count);
     let words = tables::TABLES.iter().map(|t| t.words().len()).sum::<usize>();
     let bits = all().filter_map(|f| f.codes.as_ref()).map(|c| 8 * c.len_bytes()).sum::<usize>();
-    assert_eq!(tables::packed().len(), words + bits);
+    assert_eq!(tables::pack_all().len(), words + bits);
 }
 
 /// Shaders make the table of such formats from four words of levels.
 #[test]
 fn levels_as_words_give_the_table_of_every_byte() {
-    let made = tables::TABLES.iter().filter_map(|t| Some((t, t.packed_levels()?)));
+    let made = tables::TABLES.iter().filter_map(|t| Some((t, t.pack_levels()?)));
     for (table, packed) in made.clone() {
         let level = |i: usize| u32::from(packed[i / 4].to_le_bytes()[i % 4]);
         let words: Vec<u32> = (0..256).map(|i| level(i & 15) | level(i >> 4) << 16).collect();

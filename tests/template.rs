@@ -34,7 +34,7 @@ fn template(args: &[&str], messages: &str) -> Output {
     command.arg("template").args(args).arg("--messages").arg(&file).env_remove("RUST_LOG").output().unwrap()
 }
 
-fn printed(output: &Output) -> &str {
+fn stdout_text(output: &Output) -> &str {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     std::str::from_utf8(&output.stdout).unwrap()
 }
@@ -53,17 +53,17 @@ fn the_models_template_has_its_tokens_and_its_variant_for_tools() {
         [("tokenizer.chat_template", own), ("tokenizer.chat_template.tool_use", "tools {{ tools|length }}")];
     let file = model("own.gguf", &templates, &["<s>", "</s>", "a", "b"]);
     let made = template(&["-m", path(&file), "--chat-template-kwargs", "{\"x\": [1.0]}"], HELLO);
-    assert_eq!(printed(&made), "<s>hi <s></s>[1.0]");
-    assert_eq!(printed(&template(&["-m", path(&file), "--bos", "B", "--eos", ""], HELLO)), "Bhi <s>");
-    assert_eq!(printed(&template(&["-m", path(&file)], TOOLS)), "tools 1");
-    assert_eq!(printed(&template(&["-m", path(&file), "--chat-template", "tool_use"], TOOLS)), "tools 1");
-    assert_eq!(printed(&template(&["--chat-template", "{{ messages|length }}"], HELLO)), "1");
+    assert_eq!(stdout_text(&made), "<s>hi <s></s>[1.0]");
+    assert_eq!(stdout_text(&template(&["-m", path(&file), "--bos", "B", "--eos", ""], HELLO)), "Bhi <s>");
+    assert_eq!(stdout_text(&template(&["-m", path(&file)], TOOLS)), "tools 1");
+    assert_eq!(stdout_text(&template(&["-m", path(&file), "--chat-template", "tool_use"], TOOLS)), "tools 1");
+    assert_eq!(stdout_text(&template(&["--chat-template", "{{ messages|length }}"], HELLO)), "1");
 }
 
 #[test]
 fn the_parts_say_where_special_tokens_may_stand() {
     let made = template(&["--chat-template", "chatml", "--json"], HELLO);
-    let json: serde_json::Value = serde_json::from_str(printed(&made)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(stdout_text(&made)).unwrap();
     let parts: Vec<(&str, bool)> =
         json["parts"].as_array().unwrap().iter().map(|p| (p["text"].as_str().unwrap(), p["special"] == true)).collect();
     let wanted = [("<|im_start|>user\n", true), ("hi <s>", false), ("<|im_end|>\n<|im_start|>assistant\n", true)];
@@ -74,7 +74,7 @@ fn the_parts_say_where_special_tokens_may_stand() {
 fn a_model_without_template_gets_its_familys_or_a_note() {
     let file = model("chatml.gguf", &[], &["<s>", "</s>", "<|im_start|>", "<|im_end|>"]);
     let made = template(&["-m", path(&file)], HELLO);
-    assert_eq!(printed(&made), "<|im_start|>user\nhi <s><|im_end|>\n<|im_start|>assistant\n");
+    assert_eq!(stdout_text(&made), "<|im_start|>user\nhi <s><|im_end|>\n<|im_start|>assistant\n");
     let file = model("none.gguf", &[], &["<s>", "</s>"]);
     let made = template(&["-m", path(&file)], HELLO);
     assert_eq!(made.status.code(), Some(1));
@@ -104,12 +104,12 @@ fn refusals_and_errors_exit_1_and_bad_usage_2() {
         assert_eq!(run(args, HELLO).0, Some(2), "{args:?}");
     }
     // Whatever names no template is one.
-    assert_eq!(printed(&template(&["--chat-template", "nosuch"], HELLO)), "nosuch");
+    assert_eq!(stdout_text(&template(&["--chat-template", "nosuch"], HELLO)), "nosuch");
 }
 
 #[test]
 fn the_clock_can_be_set() {
     let format = "{{ strftime_now('%d %b %Y %H:%M') }}";
     let made = template(&["--chat-template", format, "--now", "2026-01-15T12:00:00"], HELLO);
-    assert_eq!(printed(&made), "15 Jan 2026 12:00");
+    assert_eq!(stdout_text(&made), "15 Jan 2026 12:00");
 }

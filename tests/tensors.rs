@@ -29,7 +29,7 @@ enum Names {
 
 impl Names {
     /// What comes out then, if it is not what comes out anyway.
-    fn expected(&self) -> Option<&Vec<f32>> {
+    fn expected_logits(&self) -> Option<&Vec<f32>> {
         match self {
             Names::Added { expected, .. } | Names::Removed { expected, .. } => expected.as_ref(),
         }
@@ -52,15 +52,15 @@ fn optional() -> BTreeMap<String, Optional> {
 }
 
 /// A seeded model's metadata and tensors, of which others are made.
-struct Parts {
+struct ModelParts {
     name: &'static str,
     meta: Vec<(String, Value)>,
     entries: Vec<(Entry, usize)>,
     bytes: Vec<u8>,
 }
 
-impl Parts {
-    fn of(name: &'static str, recipe: &Recipe) -> Parts {
+impl ModelParts {
+    fn of(name: &'static str, recipe: &Recipe) -> ModelParts {
         let (entries, bytes) = recipe.tensors();
         let mut start = 0;
         let at = |entry: Entry| {
@@ -68,11 +68,11 @@ impl Parts {
             start += (entry.len_bytes as usize).next_multiple_of(ALIGNMENT as usize);
             (entry, own)
         };
-        Parts { name, meta: recipe.meta(), entries: entries.into_iter().map(at).collect(), bytes }
+        ModelParts { name, meta: recipe.meta(), entries: entries.into_iter().map(at).collect(), bytes }
     }
 
     /// Without some tensors, with others.
-    fn changed(&self, dropped: &[&str], added: &Shapes) -> Gguf {
+    fn change_tensors(&self, dropped: &[&str], added: &Shapes) -> Gguf {
         let mut bytes = self.bytes.clone();
         let kept = self.entries.iter().filter(|(entry, _)| !dropped.contains(&entry.name.as_str()));
         let mut tensors: Vec<_> = kept.map(|(entry, start)| (entry.clone(), (0, *start))).collect();
@@ -87,7 +87,7 @@ impl Parts {
     }
 
     /// Without one tensor, and with nothing in the others.
-    fn emptied(&self, dropped: &str) -> Gguf {
+    fn empty_tensors(&self, dropped: &str) -> Gguf {
         let kept = self.entries.iter().filter(|(entry, _)| entry.name != dropped);
         let most = self.entries.iter().map(|(entry, _)| entry.len_bytes as usize).max().unwrap();
         let tensors = kept.map(|(entry, _)| (entry.clone(), (0, 0))).collect();
@@ -100,8 +100,8 @@ impl Parts {
 fn extents_of_one_at_the_end_change_no_plan() {
     let mut wrong = Vec::new();
     for (name, recipe) in recipes() {
-        let parts = Parts::of(name, &recipe);
-        let bare = parts.changed(&[], &Shapes::new());
+        let parts = ModelParts::of(name, &recipe);
+        let bare = parts.change_tensors(&[], &Shapes::new());
         let tensors = parts.entries.iter().map(|(entry, start)| {
             let mut dims = entry.dims.clone();
             dims.resize(4, 1);
@@ -123,13 +123,17 @@ fn extents_of_one_at_the_end_change_no_plan() {
 fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
     let mut silent = Vec::new();
     for (name, recipe) in families() {
-        let (parts, known) = (Parts::of(name, &recipe), Tensors::of(&recipe.arch));
-        assert!(model::plan(&parts.emptied("")).is_ok(), "{name}: {}", model::plan(&parts.emptied("")).unwrap_err());
+        let (parts, known) = (ModelParts::of(name, &recipe), Tensors::of(&recipe.arch));
+        assert!(
+            model::plan(&parts.empty_tensors("")).is_ok(),
+            "{name}: {}",
+            model::plan(&parts.empty_tensors("")).unwrap_err()
+        );
         // Layers that predict further ids are not read.
         let count = |key: &str| recipe.keys.get(key).and_then(|n| n.as_u64()).unwrap_or(0);
         let unread = format!("blk.{}.", count("block_count").wrapping_sub(count("nextn_predict_layers")));
         for tensor in recipe.tensors.keys().filter(|name| known.requires(name) && !name.starts_with(&unread)) {
-            match model::plan(&parts.emptied(tensor)) {
+            match model::plan(&parts.empty_tensors(tensor)) {
                 Ok(_) => silent.push(format!("{name}: {tensor}: no error")),
                 Err(e) if !e.to_string().contains(tensor.as_str()) => silent.push(format!("{name}: {tensor}: {e}")),
                 Err(_) => (),
@@ -140,12 +144,12 @@ fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
 }
 
 /// Keys that a model has instead, tensors it then lacks (parts of their names), and those it has in every layer.
-type Variant =
+type ModelVariant =
     (&'static str, &'static [(&'static str, i64)], &'static [&'static str], &'static [(&'static str, &'static [u64])]);
 
 /// Real files that differ from the seeded models by what a key says: small ones whose queries are not compressed, older ones with one
 /// product for keys and values, sizes without experts, without experts that all rows share, without vectors of layers.
-const VARIANTS: &[Variant] = &[
+const VARIANTS: &[ModelVariant] = &[
     ("deepseek2", &[("attention.q_lora_rank", 0)], &["attn_q_a", "attn_q_b"], &[("attn_q.weight", &[128, 192])]),
     ("bailingmoe3", &[("attention.q_lora_rank", 0)], &["attn_q_a", "attn_q_b"], &[("attn_q.weight", &[128, 192])]),
     ("kimi-k3", &[("attention.q_lora_rank", 0)], &["attn_q_a", "attn_q_b"], &[("attn_q.weight", &[128, 192])]),
@@ -176,7 +180,7 @@ const EXPERTS_OF_KIMI: [(&str, &[u64]); 3] = [
 fn what_a_key_turns_off_is_not_asked_for() {
     let mut wrong = Vec::new();
     for (name, keys, dropped, added) in VARIANTS {
-        let mut recipe = Recipe::named(name);
+        let mut recipe = Recipe::recipe_of(name);
         for (key, n) in *keys {
             recipe.keys.insert(key.to_string(), (*n).into());
         }
@@ -189,7 +193,7 @@ fn what_a_key_turns_off_is_not_asked_for() {
                 recipe.tensors.insert(format!("blk.{layer}.{tensor}"), dims.to_vec());
             }
         }
-        let gguf = Parts::of(name, &recipe).changed(&[], &Shapes::new());
+        let gguf = ModelParts::of(name, &recipe).change_tensors(&[], &Shapes::new());
         if let Err(e) = model::plan(&gguf) {
             wrong.push(format!("{name} with {keys:?}: {e}"));
         }
@@ -204,9 +208,9 @@ fn optional_tensors_count_as_they_do_for_llama_cpp() {
     let mut wrong = Vec::new();
     for (name, recipe) in families() {
         let Some(optional) = known.get(name) else { continue };
-        let parts = Parts::of(name, &recipe);
+        let parts = ModelParts::of(name, &recipe);
         let mut check = |what: &str, (dropped, added): (&[&str], &Shapes), expected: &[f32]| {
-            let gguf = parts.changed(dropped, added);
+            let gguf = parts.change_tensors(dropped, added);
             let found = model::plan(&gguf).map(|plan| {
                 let bound = bound(&plan, name).max(1e-9);
                 let mut runner = Reference::new(&gguf, plan, 256, 1, ROWS);
@@ -252,7 +256,7 @@ fn optional_tensors_count_as_they_do_for_llama_cpp() {
 }
 
 /// Names as the table has them: what follows a layer's number, those that differ in a word once.
-fn listed<'a>(roles: impl Iterator<Item = &'a String>) -> String {
+fn list_names<'a>(roles: impl Iterator<Item = &'a String>) -> String {
     let names: BTreeSet<&str> = roles.map(|role| role.strip_prefix("*.").unwrap_or(role)).collect();
     names.into_iter().map(|name| name.strip_suffix(".weight").unwrap_or(name)).collect::<Vec<_>>().join(", ")
 }
@@ -274,13 +278,13 @@ fn the_list_of_architectures_says_which_optional_tensors_are_read() {
         let found: Vec<_> = own.iter().filter_map(|(name, _)| known.get(*name)).collect();
         let roles = |read: bool| {
             let all = found.iter().flat_map(|optional| optional.with.iter().chain(&optional.without));
-            let roles = all.filter(|(_, names)| names.expected().is_some() == read).map(|(role, _)| role);
+            let roles = all.filter(|(_, names)| names.expected_logits().is_some() == read).map(|(role, _)| role);
             roles.collect::<BTreeSet<&String>>()
         };
         let (read, unread) = (roles(true), roles(false));
-        let unread = listed(unread.into_iter().filter(|role| !read.contains(role)));
+        let unread = list_names(unread.into_iter().filter(|role| !read.contains(role)));
         let by = by.into_iter().collect::<Vec<_>>().join("; ");
-        text += &format!("| {} | {by} | {} | {unread} |\n", arch.name, listed(read.into_iter()));
+        text += &format!("| {} | {by} | {} | {unread} |\n", arch.name, list_names(read.into_iter()));
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architectures.md");
     if std::env::var_os("PUMEX_BLESS").is_some() {

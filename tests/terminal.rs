@@ -14,10 +14,10 @@ use screen::Terminal;
 mod commands;
 #[path = "../cli/src/chat/compose.rs"]
 mod compose;
+#[path = "../cli/src/sampler_values.rs"]
+mod sampler_values;
 #[path = "../cli/src/chat/settings.rs"]
 mod settings;
-#[path = "../cli/src/values.rs"]
-mod values;
 
 use commands::Command as Slash;
 
@@ -71,7 +71,7 @@ fn terminal(name: &str, model: &std::path::Path, more: &[&str]) -> Terminal {
     terminal
 }
 
-fn piped(args: &[String], input: &str) -> Output {
+fn run_piped(args: &[String], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
     command.args(args).env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -89,15 +89,15 @@ fn what_a_script_asks_for_is_continued_as_it_is() {
     let with = model("plain", PLAIN);
     let without = util::demo_path();
     let raw = ["-p", "And it came to pass", "--no-display-prompt"];
-    let [a, b] = [&with, &without].map(|m| piped(&args(m, &raw), ""));
+    let [a, b] = [&with, &without].map(|m| run_piped(&args(m, &raw), ""));
     assert_eq!((a.status.code(), text(&a.stdout)), (Some(0), text(&b.stdout)));
     assert!(text(&a.stdout).starts_with(", when the"), "{:?}", text(&a.stdout));
-    let no = piped(&args(&with, &["-no-cnv", "--no-display-prompt"]), "And it came to pass");
+    let no = run_piped(&args(&with, &["-no-cnv", "--no-display-prompt"]), "And it came to pass");
     assert_eq!(text(&no.stdout), text(&a.stdout));
     // One turn of a model without template is a prompt, too.
-    let single = piped(&args(&without, &["-st", "-p", "And it came to pass", "--no-display-prompt"]), "");
+    let single = run_piped(&args(&without, &["-st", "-p", "And it came to pass", "--no-display-prompt"]), "");
     assert_eq!(text(&single.stdout), text(&a.stdout));
-    let asked = piped(&args(&without, &["-cnv"]), "hi\n");
+    let asked = run_piped(&args(&without, &["-cnv"]), "hi\n");
     assert_eq!((asked.status.code(), text(&asked.stdout)), (Some(1), ""));
     assert!(text(&asked.stderr).contains("no chat template"));
 }
@@ -105,16 +105,16 @@ fn what_a_script_asks_for_is_continued_as_it_is() {
 #[test]
 fn one_turn_over_pipes_is_what_the_template_makes_of_it() {
     let file = model("plain", PLAIN);
-    let one = piped(&args(&file, &["-st", "-p", "who came to pass?"]), "");
+    let one = run_piped(&args(&file, &["-st", "-p", "who came to pass?"]), "");
     assert_eq!(one.status.code(), Some(0), "{}", text(&one.stderr));
     let prompt = "user: who came to pass?\nassistant:";
-    let raw = piped(&args(&file, &["-p", prompt, "--no-display-prompt", "-no-cnv"]), "");
+    let raw = run_piped(&args(&file, &["-p", prompt, "--no-display-prompt", "-no-cnv"]), "");
     assert_eq!(text(&one.stdout).trim(), text(&raw.stdout).split("\nuser:").next().unwrap().trim());
     assert!(!text(&one.stderr).contains('\u{1b}'), "no colours: {:?}", text(&one.stderr));
     assert!(text(&one.stderr).contains(" t/s; context "), "{}", text(&one.stderr));
-    let from_pipe = piped(&args(&file, &["-st"]), "who came to pass?\n");
+    let from_pipe = run_piped(&args(&file, &["-st"]), "who came to pass?\n");
     assert_eq!(from_pipe.stdout, one.stdout);
-    let json = piped(&args(&file, &["-st", "--json", "-sys", "be short", "-p", "who came to pass?"]), "");
+    let json = run_piped(&args(&file, &["-st", "--json", "-sys", "be short", "-p", "who came to pass?"]), "");
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&json["message"]["role"], &json["generated_tokens"]), (&"assistant".into(), &8.into()));
 }
@@ -122,7 +122,7 @@ fn one_turn_over_pipes_is_what_the_template_makes_of_it() {
 #[test]
 fn lines_of_a_pipe_are_turns_and_commands() {
     let file = model("plain", PLAIN);
-    let both = piped(
+    let both = run_piped(
         &args(&file, &["-cnv"]),
         "who came \\\nto pass?\n/frobnicate\n/tokens\n\"\"\"\nand\nthen\n\"\"\"\n/set temp warm\n",
     );
@@ -139,7 +139,7 @@ fn lines_of_a_pipe_are_turns_and_commands() {
 fn settings_change_what_they_name_and_nothing_else() {
     let file = model("plain", PLAIN);
     let talk = |more: &[&str], lines: &str| {
-        let out = piped(&args(&file, &[&["-cnv", "--temp", "1.5", "--seed", "5"], more].concat()), lines);
+        let out = run_piped(&args(&file, &[&["-cnv", "--temp", "1.5", "--seed", "5"], more].concat()), lines);
         (text(&out.stdout).to_string(), text(&out.stderr).to_string())
     };
     let (plain, _) = talk(&["--mirostat", "2"], "who came?\nand then?\n");
@@ -165,7 +165,7 @@ fn settings_change_what_they_name_and_nothing_else() {
 fn an_answer_given_anew_is_another_and_the_same_in_each_run() {
     let file = model("plain", PLAIN);
     let run = |seed: &str, lines: &str| {
-        let out = piped(&args(&file, &["-cnv", "--json", "--temp", "1.5", "--seed", seed]), lines);
+        let out = run_piped(&args(&file, &["-cnv", "--json", "--temp", "1.5", "--seed", seed]), lines);
         let said = text(&out.stderr).to_string();
         let answers = serde_json::Deserializer::from_slice(&out.stdout).into_iter::<serde_json::Value>();
         (answers.map(|a| a.unwrap()["message"]["content"].to_string()).collect::<Vec<_>>(), said)
@@ -176,7 +176,7 @@ fn an_answer_given_anew_is_another_and_the_same_in_each_run() {
     assert_eq!(run("5", "who came?\n/set top-k 40\n/regen\n").0[1], first[1], "a setting draws nothing");
     assert_ne!(run("6", "who came?\n/regen\n").0[1], first[1]);
     let said = |temp: &str| {
-        let out = piped(&args(&file, &["-cnv", "--temp", temp, "--seed", "5"]), "who came?\n/regen\n");
+        let out = run_piped(&args(&file, &["-cnv", "--temp", temp, "--seed", "5"]), "who came?\n/regen\n");
         text(&out.stderr).to_string()
     };
     assert!(said("1.5").contains("[once more, draw 1 of seed 5]") && said("0").contains("the answer to the same"));
@@ -189,8 +189,8 @@ fn a_loaded_conversation_without_functions_leaves_those_of_the_command_line() {
     let (kept, tools) = (file.with_file_name("no-tools.json"), file.with_file_name("tools.json"));
     std::fs::write(&tools, r#"[{"type": "function", "function": {"name": "weather", "parameters": {}}}]"#).unwrap();
     let lines = format!("/load {0}\n/save {0}\n/load {0}\n", kept.display());
-    assert!(piped(&args(&file, &["-cnv"]), &format!("/save {}\n", kept.display())).status.success());
-    let out = piped(&args(&file, &["-cnv", "--tools", tools.to_str().unwrap()]), &lines);
+    assert!(run_piped(&args(&file, &["-cnv"]), &format!("/save {}\n", kept.display())).status.success());
+    let out = run_piped(&args(&file, &["-cnv", "--tools", tools.to_str().unwrap()]), &lines);
     let said = text(&out.stderr);
     assert_eq!(said.matches("; the functions of --tools stay").count(), 1, "{said}");
     assert!(std::fs::read_to_string(&kept).unwrap().contains("weather"), "{said}");
@@ -200,7 +200,7 @@ fn a_loaded_conversation_without_functions_leaves_those_of_the_command_line() {
 fn reasoning_is_cut_off_at_its_budget_and_is_no_part_of_the_answer() {
     let file = model("thinks", THINKS);
     let answer = |more: &[&str]| {
-        let out = piped(&args(&file, &[&["-st", "--json", "-p", "who came to pass?"], more].concat()), "");
+        let out = run_piped(&args(&file, &[&["-st", "--json", "-p", "who came to pass?"], more].concat()), "");
         let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
         (json, text(&out.stderr).to_string())
     };
@@ -222,7 +222,7 @@ fn answers_stay_within_a_grammar_and_reasoning_before_them_does_not() {
     let (plain, thinks) = (model("plain", PLAIN), model("thinks", THINKS));
     let answer = |file: &Path, more: &[&str]| {
         let out =
-            piped(&args(file, &[&["-cnv", "--json", "-n", "24"], more].concat()), "who came to pass?\nand then?\n");
+            run_piped(&args(file, &[&["-cnv", "--json", "-n", "24"], more].concat()), "who came to pass?\nand then?\n");
         let lines = serde_json::Deserializer::from_slice(&out.stdout).into_iter::<serde_json::Value>();
         let answers: Vec<serde_json::Value> = lines.map(|line| line.unwrap()["message"].clone()).collect();
         assert_eq!(answers.len(), 2, "{}", text(&out.stderr));
@@ -242,7 +242,7 @@ fn answers_stay_within_a_grammar_and_reasoning_before_them_does_not() {
 fn a_full_context_ends_an_answer_or_goes_on_and_drops_old_turns() {
     let file = model("plain", PLAIN);
     let small = |more: &[&str], input: &str| {
-        let out = piped(&args(&file, &[&["-c", "64", "--ignore-eos"], more].concat()), input);
+        let out = run_piped(&args(&file, &[&["-c", "64", "--ignore-eos"], more].concat()), input);
         (text(&out.stdout).to_string(), text(&out.stderr).to_string(), out.status.code())
     };
     let (_, said, code) = small(&["-no-cnv", "-n", "-1"], "And it came");
@@ -266,16 +266,16 @@ fn hostile_files_are_refused_in_one_line() {
     let folder = file.parent().unwrap();
     let deep = folder.join("deep.json");
     std::fs::write(&deep, "[".repeat(1 << 20)).unwrap();
-    let out = piped(&args(&file, &["-cnv", "--tools", deep.to_str().unwrap()]), "");
+    let out = run_piped(&args(&file, &["-cnv", "--tools", deep.to_str().unwrap()]), "");
     assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(1), 1), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("deep.json: bad_tools: "), "{}", text(&out.stderr));
-    let out = piped(&args(&file, &["-cnv"]), &format!("/load {}\n/read {}x\n", deep.display(), deep.display()));
+    let out = run_piped(&args(&file, &["-cnv"]), &format!("/load {}\n/read {}x\n", deep.display(), deep.display()));
     assert!(text(&out.stderr).contains("deep.json: not_a_conversation: "), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("deep.jsonx: "), "{}", text(&out.stderr));
     for bad in
         [["--reasoning", "loud"], ["--reasoning-budget", "-2"], ["--color", "pink"], ["--chat-template-kwargs", "[]"]]
     {
-        assert_eq!(piped(&args(&file, &[&["-cnv"], &bad[..]].concat()), "").status.code(), Some(2), "{bad:?}");
+        assert_eq!(run_piped(&args(&file, &[&["-cnv"], &bad[..]].concat()), "").status.code(), Some(2), "{bad:?}");
     }
 }
 
@@ -296,7 +296,11 @@ fn a_closed_stdout_ends_the_conversation() {
 fn a_terminal_gets_a_conversation_and_ctrl_d_leaves() {
     let file = model("plain", PLAIN);
     let mut t = terminal("talk", &file, &[]);
-    assert!(t.seen().contains("plain.gguf on CPU") || t.seen().contains("/help lists commands"), "{}", t.seen());
+    assert!(
+        t.visible_text().contains("plain.gguf on CPU") || t.visible_text().contains("/help lists commands"),
+        "{}",
+        t.visible_text()
+    );
     t.send("who came to pass?\r");
     t.wait(" of 256]");
     t.wait(PROMPT);
@@ -334,7 +338,7 @@ fn ctrl_c_stops_the_answer_and_not_the_program() {
     t.wait(PROMPT);
     t.send("half a line\u{3}");
     t.wait(PROMPT);
-    assert!(!t.seen().contains("Ctrl-C once more"), "{}", t.seen());
+    assert!(!t.visible_text().contains("Ctrl-C once more"), "{}", t.visible_text());
     t.send("\u{3}");
     t.wait("Ctrl-C once more");
     t.wait(PROMPT);
@@ -390,7 +394,7 @@ fn a_pasted_text_of_100_kb_is_one_message() {
     // It is far too long for the context, which says that all of it came at once.
     t.wait("error: the conversation needs ");
     t.wait(PROMPT);
-    assert_eq!(t.seen().matches("error:").count(), 1);
+    assert_eq!(t.visible_text().matches("error:").count(), 1);
     t.send("/tokens\r");
     t.wait("0 of 256 tokens");
     t.wait(PROMPT);
@@ -403,9 +407,11 @@ fn a_conversation_is_saved_and_loaded() {
     let file = model("plain", PLAIN);
     let kept = file.with_file_name("kept.json");
     let kept = kept.to_str().unwrap();
-    let out = piped(&args(&file, &["-cnv", "-sys", "be good"]), &format!("who came?\n/set top-k 3\n/save {kept}\n"));
+    let out =
+        run_piped(&args(&file, &["-cnv", "-sys", "be good"]), &format!("who came?\n/set top-k 3\n/save {kept}\n"));
     assert!(text(&out.stderr).contains("3 messages saved"), "{}", text(&out.stderr));
-    let out = piped(&args(&file, &["-cnv"]), &format!("/load {kept}\n/system\n/set top-k\n/regen\n/clear\n/tokens\n"));
+    let out =
+        run_piped(&args(&file, &["-cnv"]), &format!("/load {kept}\n/system\n/set top-k\n/regen\n/clear\n/tokens\n"));
     let said = text(&out.stderr);
     assert!(
         said.contains("3 messages loaded") && said.contains("be good") && said.contains("top-k                3"),
@@ -480,7 +486,7 @@ fn lines_go_on_where_they_say_so() {
 
 #[test]
 fn settings_take_what_they_show_and_refuse_the_rest() {
-    let mut s = settings::Settings {
+    let mut s = settings::ChatSettings {
         sampling: pumex::sample::SamplerOptions::default(),
         breakers: vec!["\n".into(), "a\"b".into()],
         ignore_eos: false,
@@ -534,7 +540,7 @@ fn calls_are_forced_or_left_out_as_the_flag_says_and_are_always_of_their_schema(
     std::fs::write(&tools, format!("[{}, {}]", one("light"), one("switch"))).unwrap();
     let run = |choice: &[&str], input: &str| {
         let usual = ["-cnv", "--json", "-n", "210", "--tools", tools.to_str().unwrap()];
-        piped(&args(&file, &[&usual[..], choice].concat()), input)
+        run_piped(&args(&file, &[&usual[..], choice].concat()), input)
     };
     for (choice, name) in [("required", None), ("switch", Some("switch"))] {
         let out = run(&["--tool-choice", choice], "dark here\n");
@@ -569,22 +575,23 @@ fn calls_are_forced_or_left_out_as_the_flag_says_and_are_always_of_their_schema(
     let list = r#"{"type": "array", "minItems": 5, "maxItems": 0}"#;
     let schema = format!(r#"{{"type": "object", "properties": {{"k": {list}}}, "required": ["k"]}}"#);
     std::fs::write(&odd, format!(r#"[{{"name": "f", "parameters": {schema}}}]"#)).unwrap();
-    let out = piped(&args(&file, &["-cnv", "--tools", odd.to_str().unwrap()]), "hi\n");
+    let out = run_piped(&args(&file, &["-cnv", "--tools", odd.to_str().unwrap()]), "hi\n");
     let told = |out: &std::process::Output| {
         text(&out.stderr).contains("function \"f\": its arguments are not held to their schema")
     };
     assert!(out.status.success() && told(&out), "{}", text(&out.stderr));
     let forced = ["-cnv", "--tools", odd.to_str().unwrap(), "--tool-choice", "f"];
-    let out = piped(&args(&file, &forced), "hi\n");
+    let out = run_piped(&args(&file, &forced), "hi\n");
     // It is called all the same, with whatever arguments.
     assert!(told(&out) && text(&out.stderr).contains("property 'k' is unsatisfiable"), "{}", text(&out.stderr));
     let plain = model("plain", PLAIN);
-    let out = piped(&args(&plain, &["-cnv", "--tools", tools.to_str().unwrap(), "--tool-choice", "required"]), "hi\n");
+    let out =
+        run_piped(&args(&plain, &["-cnv", "--tools", tools.to_str().unwrap(), "--tool-choice", "required"]), "hi\n");
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("calls (plain) cannot be forced"), "{}", text(&out.stderr));
-    let out = piped(&args(&file, &["-cnv", "--tool-choice", "required"]), "hi\n");
+    let out = run_piped(&args(&file, &["-cnv", "--tool-choice", "required"]), "hi\n");
     assert_eq!(out.status.code(), Some(2), "a choice needs functions");
-    let out = piped(&args(&file, &["-cnv", "--logprobs", "2"]), "hi\n");
+    let out = run_piped(&args(&file, &["-cnv", "--logprobs", "2"]), "hi\n");
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("--logprobs: expected a prompt to continue"), "{}", text(&out.stderr));
 }

@@ -1,12 +1,12 @@
 //! Tokenizers: llama.cpp's published vectors where they are at hand, the demo vocabulary always, and small files made
 //! here for everything that a broken or unusual vocabulary can say.
 
-mod made;
 mod messages;
 mod rules;
+mod small_vocabularies;
 mod vocabularies;
 
-use crate::util::{skip, Need};
+use crate::util::{skip, TestNeed};
 use std::path::{Path, PathBuf};
 
 use pumex::gguf::{Gguf, Value, ValueType};
@@ -33,7 +33,7 @@ fn shared_vocab(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    skip(Need::Shared, &format!("no {} (llama.cpp's vocabulary vectors)", path.display()));
+    skip(TestNeed::Shared, &format!("no {} (llama.cpp's vocabulary vectors)", path.display()));
     None
 }
 
@@ -216,7 +216,7 @@ fn half_a_character_at_the_end_is_flushed_lossily() {
 
 #[test]
 fn long_runs_tokenize_in_seconds() {
-    let sentence = made::load(made::sentence_file("long_run", |_| {})).unwrap();
+    let sentence = small_vocabularies::load(small_vocabularies::sentence_file("long_run", |_| {})).unwrap();
     for tokenizer in [demo(), sentence] {
         for unit in ["a", " ", "\n", "1", "世", "!", " a", "\u{1F600}", " \n"] {
             let text = unit.repeat(200_000 / unit.len()) + "x";

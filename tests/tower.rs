@@ -10,17 +10,17 @@ use crate::util::device;
 use pumex::engine::Tower;
 use pumex_media::graph::{Graph, Val};
 use pumex_media::interpret::Interpreter;
-use pumex_media::{Builder, Source, Stored};
+use pumex_media::{Builder, Source, StoredTensor};
 use pumex_quant::FormatId;
 use std::collections::HashMap;
 
 /// Tensors that were made up.
 #[derive(Default)]
-struct Made {
+struct TestTensors {
     tensors: HashMap<String, (Vec<usize>, FormatId, Vec<u8>)>,
 }
 
-impl Source for Made {
+impl Source for TestTensors {
     fn text(&self, _: &str) -> Option<String> {
         None
     }
@@ -33,15 +33,15 @@ impl Source for Made {
         None
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let (shape, format, data) = self.tensors.get(name)?;
-        Some(Stored { shape: shape.clone(), format: *format, data })
+        Some(StoredTensor { shape: shape.clone(), format: *format, data })
     }
 }
 
-impl Made {
+impl TestTensors {
     /// Adds a tensor of random numbers; lengths with the fastest varying first.
-    fn with(mut self, name: &str, shape: &[usize], format: FormatId) -> Made {
+    fn with(mut self, name: &str, shape: &[usize], format: FormatId) -> TestTensors {
         let numbers = numbers(shape.iter().product(), self.tensors.len() as u32 + 77);
         let mut data = vec![0; format.format().row_bytes(numbers.len()).unwrap()];
         format.format().encode_row(&numbers, &vec![1.0; numbers.len()], &mut data);
@@ -49,7 +49,7 @@ impl Made {
         self
     }
 
-    fn floats(self, name: &str, shape: &[usize]) -> Made {
+    fn floats(self, name: &str, shape: &[usize]) -> TestTensors {
         self.with(name, shape, FormatId::F32)
     }
 }
@@ -73,7 +73,7 @@ fn inputs(graph: &Graph, seed: u32) -> Vec<Vec<f32>> {
 }
 
 /// The largest difference of a number from what the interpreter has, in parts of its root mean square.
-fn off(found: &[f32], truth: &[f32]) -> f64 {
+fn largest_difference(found: &[f32], truth: &[f32]) -> f64 {
     assert_eq!(found.len(), truth.len());
     let rms = (truth.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / truth.len() as f64).sqrt();
     let worst = found.iter().zip(truth).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
@@ -88,12 +88,12 @@ fn off(found: &[f32], truth: &[f32]) -> f64 {
 /// One graph of a file.
 struct Case {
     name: String,
-    source: Made,
+    source: TestTensors,
     graph: Graph,
 }
 
 /// A case whose graph `build` makes.
-fn case(name: impl Into<String>, source: Made, build: impl FnOnce(&mut Builder<'_>) -> Val) -> Case {
+fn case(name: impl Into<String>, source: TestTensors, build: impl FnOnce(&mut Builder<'_>) -> Val) -> Case {
     let mut builder = Builder::new(&source);
     let out = build(&mut builder);
     let graph = builder.finish(out);
@@ -109,7 +109,7 @@ fn agree(cases: Vec<Case>, bound: f64) {
         let given: Vec<&[f32]> = given.iter().map(|x| &x[..]).collect();
         let truth = Interpreter::new(&source).run(&graph, &given).unwrap();
         let found = Tower::new(&device, &source).unwrap().encode(&graph, &given).unwrap();
-        let off = off(&found, &truth);
+        let off = largest_difference(&found, &truth);
         if off > bound || off.is_nan() {
             wrong.push(format!("{name}: off by {off:.1e}"));
         }

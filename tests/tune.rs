@@ -50,7 +50,7 @@ fn a_search_names_the_products_of_a_step_and_their_shapes_change_no_logits() {
     assert!(taken.count() > plan.layers.len(), "every layer has products of such shapes");
     let ids = [1, 5, 70, 900, 33];
     let of = |caps: Caps| {
-        let (plan, device) = (model::plan(&gguf).unwrap(), device.chosen_by(caps));
+        let (plan, device) = (model::plan(&gguf).unwrap(), device.with_caps(caps));
         let options = Options { n_ctx: Some(64), ..options.clone() };
         let mut runner = VulkanRunner::new(&gguf, plan, device, &options, &mut |_, _| ()).unwrap();
         logits(&mut runner, &ids, 1)
@@ -64,7 +64,7 @@ fn a_search_names_the_products_of_a_step_and_their_shapes_change_no_logits() {
 }
 
 /// What `serve --auto` tells until it listens.
-fn served(command: &mut Command) -> String {
+fn serve_and_read(command: &mut Command) -> String {
     let mut server = command.args(["--auto", "--port", "0"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut told = String::new();
     for line in BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap) {
@@ -103,8 +103,9 @@ fn what_was_found_is_kept_for_the_model_and_forgotten_when_asked() {
     let (code, text, err) = generate(&["--auto"]);
     assert!(code == Some(0) && !err.contains("tuning"), "{err}");
     if cfg!(feature = "serve") {
-        let told =
-            served(Command::new(env!("CARGO_BIN_EXE_pumex")).arg("serve").args(of_demo).env("XDG_CACHE_HOME", &folder));
+        let told = serve_and_read(
+            Command::new(env!("CARGO_BIN_EXE_pumex")).arg("serve").args(of_demo).env("XDG_CACHE_HOME", &folder),
+        );
         assert!(told.contains("listening on") && !told.contains("tuning"), "{told}");
     }
     let (code, out, _) = tune(&["--forget"]);

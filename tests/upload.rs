@@ -6,18 +6,18 @@ use pumex::gguf::Gguf;
 use pumex::kernel::Kernels;
 use pumex::policy;
 use pumex::step::Runner;
-use pumex::vk::{self, Buffer, Class, Device, DeviceKind, Load, Repack, Source, Way};
+use pumex::vk::{self, Buffer, Class, Device, DeviceKind, Load, Repack, UploadOptions, UploadSource};
 use pumex::{Error, Result};
 use pumex_quant::Format;
 use std::sync::Mutex;
 
 type Ready<'a> = &'a (dyn Fn(usize, usize, usize) -> Result<()> + Sync);
-type Checked<'a> = &'a (dyn Fn(usize, usize, &[u8]) -> Result<()> + Sync);
+type CheckUpload<'a> = &'a (dyn Fn(usize, usize, &[u8]) -> Result<()> + Sync);
 
 /// What is read is told, and what is checked may be refused.
-struct Watched<'a>(Ready<'a>, Checked<'a>);
+struct WatchedSource<'a>(Ready<'a>, CheckUpload<'a>);
 
-impl Source for Watched<'_> {
+impl UploadSource for WatchedSource<'_> {
     fn ready(&self, epoch: usize, from: usize, len: usize) -> Result<()> {
         self.0(epoch, from, len)
     }
@@ -38,7 +38,7 @@ fn bytes(len: usize, seed: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-fn read_back(device: &Device, buffer: &Buffer, len: usize) -> Vec<u8> {
+fn read_buffer(device: &Device, buffer: &Buffer, len: usize) -> Vec<u8> {
     let host = device.buffer("host", len as u64, Class::Readback).unwrap();
     let mut rec = device.recorder().unwrap();
     rec.copy(buffer, 0, &host, 0, len as u64);
@@ -56,7 +56,7 @@ fn soa(format: &Format, cols: usize, rows: &[u8]) -> Vec<u8> {
 }
 
 fn repack(device: &Device, format: &Format, cols: usize) -> (Repack, Buffer) {
-    let words = pumex_quant::tables::packed();
+    let words = pumex_quant::tables::pack_all();
     let tables = device.buffer("tables", 4 * words.len() as u64, Class::Weights).unwrap();
     vk::send(device, &tables, bytemuck::cast_slice(&words)).unwrap();
     (pumex::engine::repack(&Kernels::new(device), &tables, format, cols).unwrap(), tables)
@@ -72,7 +72,7 @@ fn what_is_sent_through_slots_arrives_bit_for_bit() {
     let Some(device) = crate::util::device(true) else { return };
     for (threads, batch_bytes, slots) in [(1, 6000, 1), (3, 4111, 2), (4, 1 << 20, 3), (3, 4 << 20, 2), (2, 70_000, 0)]
     {
-        let way = Way { threads, batch_bytes, slots };
+        let way = UploadOptions { threads, batch_bytes, slots };
         let plain = [1, 15, 4096, 4111, 70_001, 2_100_003].map(|len| bytes(len, len as u32));
         let mut rows: Vec<(&Format, usize, Vec<u8>)> = (formats.iter().zip([1, 3].iter().cycle()))
             .zip([1, 37, 700].iter().cycle())
@@ -111,12 +111,14 @@ fn what_is_sent_through_slots_arrives_bit_for_bit() {
         };
         let mut told = Vec::new();
         let lens: Vec<[usize; 2]> = loads.iter().map(|l| [l.bytes.len(); 2]).collect();
-        vk::upload(&device, &way, loads.into_iter().map(Ok), &Watched(&ready, &check), &mut |done| told.push(done))
-            .unwrap();
+        vk::upload(&device, &way, loads.into_iter().map(Ok), &WatchedSource(&ready, &check), &mut |done| {
+            told.push(done)
+        })
+        .unwrap();
         assert_eq!(*seen.lock().unwrap(), lens, "every byte is made ready and checked once");
         assert!(told.is_sorted() && told.last() == Some(&(total as u64)), "progress rises to the end");
         for (i, (buffer, truth)) in sent.iter().enumerate() {
-            assert!(read_back(&device, buffer, truth.len()) == *truth, "{way:?}: load {i}");
+            assert!(read_buffer(&device, buffer, truth.len()) == *truth, "{way:?}: load {i}");
         }
     }
     crate::util::assert_silent_on(&device);
@@ -127,7 +129,7 @@ fn the_first_fault_in_order_is_told() {
     let Some(device) = crate::util::device(true) else { return };
     let data = bytes(100_000, 3);
     let buffers: Vec<Buffer> = (0..8).map(|_| device.buffer("b", 100_000, Class::Weights).unwrap()).collect();
-    let way = Way { threads: 4, batch_bytes: 4096, slots: 3 };
+    let way = UploadOptions { threads: 4, batch_bytes: 4096, slots: 3 };
     let send = |fault: &dyn Fn(usize) -> bool, fails_to_prepare: usize| {
         let loads = buffers.iter().enumerate().map(|(epoch, to)| {
             if epoch == fails_to_prepare {
@@ -144,7 +146,7 @@ fn the_first_fault_in_order_is_told() {
                 Ok(())
             }
         };
-        vk::upload(&device, &way, loads, &Watched(&|_, _, _| Ok(()), &check), &mut |_| ())
+        vk::upload(&device, &way, loads, &WatchedSource(&|_, _, _| Ok(()), &check), &mut |_| ())
             .map(|_| ())
             .map_err(|e| e.to_string())
     };
@@ -208,10 +210,10 @@ fn a_panic_ends_an_upload_instead_of_stopping_it() {
     let Some(device) = crate::util::device(true) else { return };
     let data = bytes(100_000, 3);
     let to = device.buffer("b", 100_000, Class::Weights).unwrap();
-    let way = Way { threads: 3, batch_bytes: 4096, slots: 2 };
-    let sent = |check: Checked<'_>, progress: &mut dyn FnMut(u64)| {
+    let way = UploadOptions { threads: 3, batch_bytes: 4096, slots: 2 };
+    let sent = |check: CheckUpload<'_>, progress: &mut dyn FnMut(u64)| {
         let load = Load { to: to.clone(), bytes: &data, unit: 1, repack: None, epoch: 0 };
-        let source = Watched(&|_, _, _| Ok(()), check);
+        let source = WatchedSource(&|_, _, _| Ok(()), check);
         let upload = || vk::upload(&device, &way, std::iter::once(Ok(load)), &source, progress).map(|_| ());
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(upload)).is_ok()
     };

@@ -18,7 +18,7 @@ pub use lease::{assert_silent_on, device, has_device};
 
 /// What a test may do without where it is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum TestNeed {
     /// A Vulkan device.
     Device,
     /// The folder of golden files beside the checkout.
@@ -27,15 +27,15 @@ pub enum Need {
     Layer,
 }
 
-impl Need {
-    const ALL: [Need; 3] = [Need::Device, Need::Shared, Need::Layer];
+impl TestNeed {
+    const ALL: [TestNeed; 3] = [TestNeed::Device, TestNeed::Shared, TestNeed::Layer];
 
     /// What `PUMEX_REQUIRE` calls it.
     fn name(self) -> &'static str {
         match self {
-            Need::Device => "device",
-            Need::Shared => "shared",
-            Need::Layer => "layer",
+            TestNeed::Device => "device",
+            TestNeed::Shared => "shared",
+            TestNeed::Layer => "layer",
         }
     }
 
@@ -46,7 +46,7 @@ impl Need {
 }
 
 /// Tells why something is not tested; where `PUMEX_REQUIRE` names what is not there, fails instead.
-pub fn skip(need: Need, why: &str) {
+pub fn skip(need: TestNeed, why: &str) {
     let required = std::env::var("PUMEX_REQUIRE").unwrap_or_default();
     assert!(!need.is_in(&required), "{why}, and PUMEX_REQUIRE={required} asks for it");
     eprintln!("skipped: {why}");
@@ -55,13 +55,13 @@ pub fn skip(need: Need, why: &str) {
 /// Names beside these are those of scripts: `clients` and `page`.
 #[test]
 fn what_is_required_is_known_by_its_whole_name() {
-    let names = |all: &str| Need::ALL.map(|need| need.is_in(all));
+    let names = |all: &str| TestNeed::ALL.map(|need| need.is_in(all));
     assert_eq!(names("device, layer,clients"), [true, false, true]);
     assert_eq!(names("devices,shared"), [false, true, false]);
     assert_eq!(names(""), [false; 3]);
 }
 
-/// Of so many tests, one tries all its variants where they take turns.
+/// In a group of so many tests that take turns, one tries all its variants.
 const TURNS: usize = 24;
 
 /// Whether every variant is tried and not only a sample that touches every kernel, format and op: a software device compiles
@@ -133,11 +133,11 @@ pub fn sample<T>(all: &[T], n: usize) -> &[T] {
 /// How products are computed. Every bound of an error is that of one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Of one row with activations of 16 bits, of several in f32 or likewise.
+    /// Products of one row with activations of 16 bits, of several in f32 or with such activations.
     Exact,
-    /// Of one row with activations of 8 bits, as GPUs do it unless told otherwise; of several as `Exact`.
+    /// Products of one row with activations of 8 bits, as GPUs do it unless told otherwise; of several as `Exact`.
     Short,
-    /// Of several rows by cooperative matrices of halves, as GPUs do it that have some; of one as `Exact`.
+    /// Products of several rows by cooperative matrices of halves, as GPUs do it that have some; of one as `Exact`.
     Halves,
 }
 
@@ -170,12 +170,12 @@ impl Arithmetic {
 }
 
 /// The folder of reference files beside the checkout, if it is there.
-pub fn shared() -> Option<PathBuf> {
+pub fn shared_folder() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
     if path.join("golden").is_dir() {
         return Some(path);
     }
-    skip(Need::Shared, "no ../shared with golden files");
+    skip(TestNeed::Shared, "no ../shared with golden files");
     None
 }
 
@@ -262,10 +262,10 @@ pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
     vulkan_plan(gguf, model::plan(gguf).unwrap(), options)
 }
 
-/// Likewise, with a plan of the test's own.
+/// The Vulkan engine on that device, with a plan of the test's own.
 pub fn vulkan_plan(gguf: &Gguf, plan: Plan, options: Options) -> Option<VulkanRunner> {
     let device = device(options.debug.force_staging)?;
-    let device = device.chosen_by(options.left_of(device.caps().clone()));
+    let device = device.with_caps(options.mask_capabilities(device.caps().clone()));
     Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }
 
@@ -279,7 +279,7 @@ pub fn exact() -> Debug {
     options(CacheType::F16).debug
 }
 
-/// Likewise with products as the device does them best, for tests that compare no numbers with those of another path.
+/// Options with products as the device does them best, for tests that compare no numbers with those of another path.
 pub fn usual(cache: CacheType) -> Options {
     Options { activations: None, debug: Debug::default(), ..options(cache) }
 }

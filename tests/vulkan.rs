@@ -101,7 +101,7 @@ fn fused_ops_are_what_they_are_apart() {
     }
 }
 
-/// Of single rows, for which only attention differs: what halves lose of queries and weights is multiplied, too. Left out, the
+/// Takes single rows, for which only attention differs: what halves lose of queries and weights is multiplied, too. Left out, the
 /// error would be near 1e-6; what there is comes of codes of the products that turn.
 #[test]
 fn attention_by_cooperative_matrices_loses_nothing() {
@@ -210,7 +210,7 @@ fn steady_decode_keeps_to_its_counters() {
     assert_silent(&runner);
 }
 
-/// Of experts: q, k, v, attention, its output, the router and its choice, gate and up, down.
+/// The dispatches of a layer of experts: q, k, v, attention, its output, the router and its choice, gate and up, down.
 #[test]
 fn a_layer_of_experts_is_six_dispatches_and_seven_if_q_k_and_v_differ_in_type() {
     for (recipe, per_layer) in [("Q8_0", 6..=6), ("Q4_K_M", 6..=7)] {
@@ -493,7 +493,7 @@ fn importance_within(gguf: &Gguf, mut runner: VulkanRunner, bound: f64) {
     assert_silent(&runner);
 }
 
-/// As it is without any option: of the path that the device's policy takes.
+/// Takes the path of the device's policy, without any option.
 #[test]
 fn the_demo_model_agrees_with_the_reference_by_default() {
     let gguf = Gguf::open(&demo_path()).unwrap();

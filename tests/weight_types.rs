@@ -50,7 +50,7 @@ fn roles() -> [(&'static str, &'static str, String); 6] {
 fn numbers_that_are_no_weights_are_refused_by_role() {
     for (family, tensor, expected) in roles() {
         for kind in NUMBERS {
-            let gguf = with_type(&Recipe::named(family), tensor, kind).unwrap();
+            let gguf = with_type(&Recipe::recipe_of(family), tensor, kind).unwrap();
             let found: Vec<&Tensor> = gguf.tensors().iter().filter(|t| t.name == tensor).collect();
             assert_eq!((found.len(), found[0].type_id), (1, kind.0));
             let said = model::plan(&gguf).err().map(|e| e.to_string()).unwrap_or_default();
@@ -64,7 +64,7 @@ fn numbers_that_are_no_weights_are_refused_by_role() {
 fn types_that_are_never_stored_are_refused_when_a_file_is_opened() {
     for (family, tensor, _) in roles() {
         for kind in INTERMEDIATE {
-            let said = with_type(&Recipe::named(family), tensor, kind).map(|_| ()).unwrap_err().to_string();
+            let said = with_type(&Recipe::recipe_of(family), tensor, kind).map(|_| ()).unwrap_err().to_string();
             let words = format!("tensor {tensor}: expected a type weights are stored in, found {}", kind.1);
             assert!(said.contains("type_not_storable: ") && said.ends_with(&words), "{family} {tensor}: {said}");
         }
@@ -74,7 +74,7 @@ fn types_that_are_never_stored_are_refused_when_a_file_is_opened() {
 /// A table of ids has the one type of numbers that is run; any other is refused.
 #[test]
 fn tables_of_ids_are_of_integers_of_32_bits() {
-    let recipe = Recipe::named("deepseek4");
+    let recipe = Recipe::recipe_of("deepseek4");
     let table = recipe.tensors().0.into_iter().find(|entry| entry.name.contains("tid2eid")).unwrap();
     for kind in NUMBERS.into_iter().filter(|kind| kind.1 != "I32").chain([(0, "F32", 1, 4)]) {
         let gguf = with_type(&recipe, &table.name, kind).unwrap();

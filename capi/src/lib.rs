@@ -4,7 +4,7 @@
 //! Objects are freed by their own functions; models may be used by several threads, sequences and samplers by one at a time.
 #![allow(unsafe_code)] // what C gives is pointers
 
-mod last;
+mod last_error;
 
 use pumex::{Constraint, Error, Model, Result, Sampler, Sampling, Session};
 use std::ffi::{c_char, CStr};
@@ -21,9 +21,9 @@ pub struct PumexSequence {
 /// What chooses ids.
 pub struct PumexSampler(Sampler);
 
-/// [`last::noted`] of the library's own errors.
-fn noted<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
-    last::noted(otherwise, work)
+/// [`last_error::record_error`] of the library's own errors.
+fn record_error<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
+    last_error::record_error(otherwise, work)
 }
 
 fn missing(name: &str) -> Error {
@@ -72,7 +72,7 @@ unsafe fn free<T>(object: *mut T) {
     if !object.is_null() {
         // SAFETY: it came of `Box::into_raw`, and nobody has it any more: the caller's promise.
         let object = unsafe { Box::from_raw(object) };
-        noted((), || {
+        record_error((), || {
             drop(object);
             Ok(())
         });
@@ -98,7 +98,7 @@ unsafe fn copy<T: Copy>(name: &str, from: &[T], to: *mut T, room: usize) -> Resu
 /// Why the last call on this thread that failed did so. It stays until the next one fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn pumex_last_error() -> *const c_char {
-    last::pointer()
+    last_error::pointer()
 }
 
 /// Opens a GGUF file. `device` is auto, cpu, vulkan or a device's name, or null for auto; `n_ctx` positions of a context, 0 for the
@@ -108,7 +108,7 @@ pub extern "C" fn pumex_last_error() -> *const c_char {
 /// Texts for C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_model_open(path: *const c_char, device: *const c_char, n_ctx: u32) -> *mut PumexModel {
-    noted(std::ptr::null_mut(), || {
+    record_error(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let path = unsafe { text("path", path)? };
         // SAFETY: likewise.
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn pumex_model_free(model: *mut PumexModel) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_n_vocab(model: *const PumexModel) -> usize {
     // SAFETY: the caller's promise.
-    noted(0, || Ok(unsafe { object("model", model)? }.0.n_vocab()))
+    record_error(0, || Ok(unsafe { object("model", model)? }.0.n_vocab()))
 }
 
 /// Whether an id ends a text or a turn.
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn pumex_n_vocab(model: *const PumexModel) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_is_end(model: *const PumexModel, id: u32) -> bool {
     // SAFETY: the caller's promise.
-    noted(false, || unsafe { object("model", model)? }.0.is_end(id))
+    record_error(false, || unsafe { object("model", model)? }.0.is_end(id))
 }
 
 /// Writes the ids of a text, as many as there is room for, and gives how many there are; negative if that fails. `add_special`: with
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn pumex_tokenize(
     ids: *mut u32,
     room: usize,
 ) -> i64 {
-    noted(-1, || {
+    record_error(-1, || {
         // SAFETY: the caller's promise.
         let (model, content) = unsafe { (object("model", model)?, text("content", content)?) };
         let found = model.0.tokenize_with(content, add_special, parse_special)?;
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn pumex_tokenize(
 /// A model, room for so many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_token_bytes(model: *const PumexModel, id: u32, bytes: *mut u8, room: usize) -> i64 {
-    noted(-1, || {
+    record_error(-1, || {
         // SAFETY: the caller's promise.
         let found = unsafe { object("model", model)? }.0.token_bytes(id, false)?;
         // SAFETY: likewise.
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn pumex_token_bytes(model: *const PumexModel, id: u32, by
 /// A model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_sequence_new(model: *const PumexModel) -> *mut PumexSequence {
-    noted(std::ptr::null_mut(), || {
+    record_error(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let session = unsafe { object("model", model)? }.0.session()?;
         Ok(Box::into_raw(Box::new(PumexSequence { session, logits: Vec::new() })))
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn pumex_sequence_free(sequence: *mut PumexSequence) {
 /// A sequence, so many ids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_step(sequence: *mut PumexSequence, ids: *const u32, count: usize) -> *const f32 {
-    noted(std::ptr::null(), || {
+    record_error(std::ptr::null(), || {
         // SAFETY: the caller's promise.
         let (sequence, ids) = unsafe { (object_mut("sequence", sequence)?, slice("ids", ids, count)?) };
         sequence.logits = sequence.session.eval(ids)?;
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn pumex_step(sequence: *mut PumexSequence, ids: *const u3
 /// A sequence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_forget(sequence: *mut PumexSequence, from: usize) -> i64 {
-    noted(-1, || {
+    record_error(-1, || {
         // SAFETY: the caller's promise.
         let sequence = unsafe { object_mut("sequence", sequence)? };
         let before = sequence.session.held();
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn pumex_sampler_new(
     seed: i64,
     grammar: *const c_char,
 ) -> *mut PumexSampler {
-    noted(std::ptr::null_mut(), || {
+    record_error(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let model = unsafe { object("model", model)? };
         // SAFETY: likewise.
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn pumex_sampler_free(sampler: *mut PumexSampler) {
 /// A sampler, a sequence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pumex_sample(sampler: *mut PumexSampler, sequence: *const PumexSequence) -> i64 {
-    noted(-1, || {
+    record_error(-1, || {
         // SAFETY: the caller's promise.
         let (sampler, sequence) = unsafe { (object_mut("sampler", sampler)?, object("sequence", sequence)?) };
         let id = sampler.0.sample(&sequence.logits)?;

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)] // to read a text of C
 
-#[path = "../src/last.rs"]
-mod last;
+#[path = "../src/last_error.rs"]
+mod last_error;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -39,7 +39,7 @@ fn c_type(rust: &str) -> String {
 }
 
 /// What C is told of a function: its head from `fn` to the brace, on one line.
-fn declared(head: &str) -> String {
+fn function_head(head: &str) -> String {
     let (name, rest) = head.split_once('(').unwrap();
     let (given, result) = rest.split_once(')').unwrap();
     let result = result.trim().strip_prefix("->").map_or("void ".to_string(), |to| c_type(to.trim()));
@@ -66,7 +66,7 @@ fn header(source: &str) -> String {
                 let start = head.split_once("fn ").unwrap().1.trim_end_matches(['{', ' ']).to_string();
                 let kept = said.split(|text| text == "# Safety").next().unwrap_or_default();
                 let text = kept.join("\n * ").trim_end_matches(['\n', ' ', '*']).replace(['[', ']', '`'], "");
-                functions += &format!("\n/* {text} */\n{}", declared(&start));
+                functions += &format!("\n/* {text} */\n{}", function_head(&start));
                 head.clear();
                 said.clear();
             }
@@ -146,15 +146,15 @@ fn what_is_wrong_in_c_gives_a_message_and_never_ends_the_program() {
 #[test]
 fn what_panics_is_an_error() {
     let told = || {
-        let pointer = last::pointer();
+        let pointer = last_error::pointer();
         // SAFETY: a text of this thread, which no call replaces meanwhile.
         text(unsafe { std::ffi::CStr::from_ptr(pointer) }.to_bytes())
     };
     assert_eq!(told(), "");
-    assert_eq!(last::noted(-1, || Err::<i32, _>("a\0b")), -1);
+    assert_eq!(last_error::record_error(-1, || Err::<i32, _>("a\0b")), -1);
     assert_eq!(told(), "a?b");
-    assert_eq!(last::noted(-1, || -> Result<i32, String> { panic!("as it should in this test") }), -1);
+    assert_eq!(last_error::record_error(-1, || -> Result<i32, String> { panic!("as it should in this test") }), -1);
     assert!(told().starts_with("pumex failed"), "{}", told());
-    assert_eq!(last::noted(-1, || Ok::<i32, String>(1)), 1);
+    assert_eq!(last_error::record_error(-1, || Ok::<i32, String>(1)), 1);
     assert!(told().starts_with("pumex failed"), "what went well takes no error away");
 }

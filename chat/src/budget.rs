@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// Bounds of one rendering. None of them is near what a real template needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RenderLimits {
     /// Steps of evaluation; reading 32 bytes of a string counts as one.
     pub steps: u64,
     /// Bytes of all strings and lists that are made, together.
@@ -18,15 +18,15 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for RenderLimits {
     fn default() -> Self {
-        Limits { steps: 30_000_000, bytes: 512 << 20, string: 64 << 20, depth: 1500 }
+        RenderLimits { steps: 30_000_000, bytes: 512 << 20, string: 64 << 20, depth: 1500 }
     }
 }
 
 /// What is left of the limits. Shared by everything that one rendering does.
-pub(crate) struct Budget {
-    limits: Limits,
+pub(crate) struct RenderBudget {
+    limits: RenderLimits,
     steps: Cell<u64>,
     bytes: Cell<usize>,
     depth: Cell<usize>,
@@ -40,16 +40,16 @@ pub(crate) trait Holds {
     fn clear(&self);
 }
 
-impl Drop for Budget {
+impl Drop for RenderBudget {
     fn drop(&mut self) {
         let made = std::mem::take(self.made.get_mut());
         made.iter().filter_map(Weak::upgrade).for_each(|holder| holder.clear());
     }
 }
 
-impl Budget {
-    pub fn new(limits: Limits) -> Self {
-        Budget {
+impl RenderBudget {
+    pub fn new(limits: RenderLimits) -> Self {
+        RenderBudget {
             limits,
             steps: Cell::new(limits.steps),
             bytes: Cell::new(limits.bytes),
@@ -59,7 +59,7 @@ impl Budget {
     }
 
     /// Remembers what holds values, to have it let go of them when the rendering is over.
-    pub fn made<T: Holds + 'static>(&self, holder: T) -> Rc<T> {
+    pub fn register_holder<T: Holds + 'static>(&self, holder: T) -> Rc<T> {
         let holder = Rc::new(holder);
         let weak: Weak<T> = Rc::downgrade(&holder);
         self.made.borrow_mut().push(weak);
@@ -119,7 +119,7 @@ impl Budget {
 }
 
 /// A level of recursion.
-pub(crate) struct Deeper<'a>(&'a Budget);
+pub(crate) struct Deeper<'a>(&'a RenderBudget);
 
 impl Drop for Deeper<'_> {
     fn drop(&mut self) {
@@ -129,13 +129,13 @@ impl Drop for Deeper<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Limits};
+    use super::{RenderBudget, RenderLimits};
     use crate::value::Value;
     use std::rc::Rc;
 
     #[test]
     fn what_holds_itself_is_gone_with_the_rendering() {
-        let budget = Budget::new(Limits::default());
+        let budget = RenderBudget::new(RenderLimits::default());
         let (list, map) = (Value::list(&budget, vec![]).unwrap(), Value::dict(&budget, []).unwrap());
         let (Value::List(l), Value::Dict(m)) = (&list, &map) else { panic!("a list and a dict") };
         l.0.borrow_mut().extend([list.clone(), map.clone()]);

@@ -3,7 +3,7 @@
 //! They write no BOS: the tokenizer puts one where the model wants one.
 
 /// A format in which every message has text before and behind it.
-struct Row {
+struct BuiltinTemplate {
     name: &'static str,
     start: &'static str,
     /// What stands around a message of each role; `{role}` is its role.
@@ -16,13 +16,13 @@ struct Row {
 }
 
 /// A row whose roles differ in name alone.
-const fn same(name: &'static str, around: [&'static str; 2], open: &'static str, trim: bool) -> Row {
-    Row { name, start: "", system: around, user: around, assistant: around, open, trim }
+const fn same(name: &'static str, around: [&'static str; 2], open: &'static str, trim: bool) -> BuiltinTemplate {
+    BuiltinTemplate { name, start: "", system: around, user: around, assistant: around, open, trim }
 }
 
-const fn row(name: &'static str, around: [[&'static str; 2]; 3], open: &'static str, trim: bool) -> Row {
+const fn row(name: &'static str, around: [[&'static str; 2]; 3], open: &'static str, trim: bool) -> BuiltinTemplate {
     let [system, user, assistant] = around;
-    Row { name, start: "", system, user, assistant, open, trim }
+    BuiltinTemplate { name, start: "", system, user, assistant, open, trim }
 }
 
 const EOS: &str = "<｜end▁of▁sentence｜>";
@@ -39,7 +39,7 @@ const COHERE: [[&str; 2]; 3] = [
     ["<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"],
 ];
 
-const ROWS: &[Row] = &[
+const ROWS: &[BuiltinTemplate] = &[
     same("chatml", ["<|im_start|>{role}\n", "<|im_end|>\n"], "<|im_start|>assistant\n", false),
     same(
         "llama3",
@@ -199,8 +199,8 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-impl Row {
-    const fn starting(mut self, start: &'static str) -> Row {
+impl BuiltinTemplate {
+    const fn starting(mut self, start: &'static str) -> BuiltinTemplate {
         self.start = start;
         self
     }
@@ -256,7 +256,7 @@ fn turns(first: &str, open: &str, system: [&str; 2], close: &str, assistant: &st
 }
 
 /// The system's text goes before the first of the user's.
-fn merged(before: &str, behind: &str, model: [&str; 2], open: &str, trim: bool) -> String {
+fn merge_system_template(before: &str, behind: &str, model: [&str; 2], open: &str, trim: bool) -> String {
     let content = if trim { "{{ text(m.content)|trim }}" } else { "{{ text(m.content) }}" };
     format!(
         "{TEXT}{{%- set ns = namespace(system='') -%}}{{%- for m in messages -%}}{{%- if m.role == 'system' -%}}\
@@ -283,21 +283,21 @@ pub fn builtin(name: &str) -> Option<String> {
         "mistral" | "mistral-v1" => turns(" [INST] ", " [INST] ", ["", "\n\n"], " [/INST]", " ", false),
         "mistral-v3" => turns("[INST] ", "[INST] ", ["", "\n\n"], "[/INST]", " ", false),
         "mistral-v3-tekken" => turns("[INST]", "[INST]", ["", "\n\n"], "[/INST]", "", false),
-        "gemma" => merged(
+        "gemma" => merge_system_template(
             "<start_of_turn>user\n",
             "<end_of_turn>\n",
             ["<start_of_turn>model\n", "<end_of_turn>\n"],
             "<start_of_turn>model\n",
             true,
         ),
-        "orion" => merged("Human: ", "\n\nAssistant: </s>", ["", "</s>"], "", false),
+        "orion" => merge_system_template("Human: ", "\n\nAssistant: </s>", ["", "</s>"], "", false),
         "monarch" => format!(
             "{TEXT}{{%- for m in messages -%}}{{{{ ('' if loop.first else '<s>') ~ m.role ~ '\\n' ~ text(m.content) ~ '</s>\\n' }}}}\
              {{%- endfor -%}}{{%- if add_generation_prompt -%}}{}{{%- endif -%}}",
             literal("<s>assistant\n")
         ),
         "phi" => return builtin("phi3"),
-        name => return ROWS.iter().find(|row| row.name == name).map(Row::source),
+        name => return ROWS.iter().find(|row| row.name == name).map(BuiltinTemplate::source),
     })
 }
 

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// The template itself refused the messages, by `raise_exception`.
     Refused(String),
-    /// A limit of [`crate::Limits`] was reached.
+    /// A limit of [`crate::RenderLimits`] was reached.
     Limit(String),
     /// A text is not JSON, or nested too deeply.
     Json(String),

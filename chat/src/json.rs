@@ -42,7 +42,7 @@ impl Json {
     /// # Errors
     /// As [`Json::parse`]'s.
     pub fn parse_first(text: &str) -> Result<(Json, usize)> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = JsonReader { text, at: 0 };
         let value = reader.value(0)?;
         Ok((value, reader.at))
     }
@@ -168,12 +168,12 @@ pub(crate) fn quote(s: &str, ascii: bool, out: &mut String) {
 
 const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn fail<T>(&self, what: &str) -> Result<T> {
         let line = 1 + self.text[..self.at].matches('\n').count();
         Err(Error::Json(format!("{what} at byte {}, line {line}", self.at)))

@@ -14,8 +14,8 @@ mod text;
 mod value;
 
 pub use arguments::ArgumentForm;
-pub use budget::Limits;
+pub use budget::RenderLimits;
 pub use clock::DateTime;
 pub use error::{Error, Result};
 pub use json::Json;
-pub use template::{Prompt, Request, Template};
+pub use template::{RenderedPrompt, Request, Template};

@@ -15,10 +15,10 @@ mod params;
 mod python;
 mod tags;
 
-pub use format::{Calls, Format, Kind, Names, Reasoning, Section};
+pub use format::{CallNotation, Calls, Format, Names, Reasoning, Section};
 
 use crate::json::Json;
-use call::{Call, Step};
+use call::{Call, CallStep};
 use harmony::Harmony;
 
 /// What a piece of a reply meant.
@@ -61,7 +61,7 @@ pub enum Event {
 }
 
 /// Where pending text is searched for marks.
-enum Found {
+enum MarkSearch {
     /// Text before the mark of this number, which was taken away.
     Mark(String, usize),
     /// Text in which no mark can begin.
@@ -69,25 +69,25 @@ enum Found {
 }
 
 /// Takes text up to the first of some marks away from `pending`; of several at one place the first listed counts.
-fn until(pending: &mut String, marks: &[&str]) -> Found {
+fn until(pending: &mut String, marks: &[&str]) -> MarkSearch {
     let first = marks.iter().enumerate().filter(|(_, m)| !m.is_empty());
     let first = first.filter_map(|(i, m)| pending.find(m).map(|at| (at, i))).min();
     if let Some((at, i)) = first {
         let rest = pending.split_off(at + marks[i].len());
         let mut before = std::mem::replace(pending, rest);
         before.truncate(at);
-        return Found::Mark(before, i);
+        return MarkSearch::Mark(before, i);
     }
     let longest = marks.iter().map(|m| m.len()).max().unwrap_or(0);
     let from = pending.len().saturating_sub(longest);
     let may_begin = |at: usize| marks.iter().any(|m| m.len() > pending.len() - at && m.starts_with(&pending[at..]));
     let keep = (from..pending.len()).find(|&at| pending.is_char_boundary(at) && may_begin(at)).unwrap_or(pending.len());
     let rest = pending.split_off(keep);
-    Found::Text(std::mem::replace(pending, rest))
+    MarkSearch::Text(std::mem::replace(pending, rest))
 }
 
 /// Where the reply is.
-enum State {
+enum ReplyState {
     /// Nothing but white space came yet.
     Start,
     Reasoning,
@@ -101,7 +101,7 @@ enum State {
 pub struct Parser {
     format: Format,
     types: params::Types,
-    state: State,
+    state: ReplyState,
     /// Text that is not understood yet.
     pending: String,
     /// Bytes of a character that is not whole.
@@ -138,9 +138,9 @@ impl Parser {
             format: format.clone(),
             types: params::Types::new(tools),
             state: match in_section {
-                _ if opened => State::Reasoning,
-                Some(at) => State::Section(at),
-                None => State::Start,
+                _ if opened => ReplyState::Reasoning,
+                Some(at) => ReplyState::Section(at),
+                None => ReplyState::Start,
             },
             pending: String::new(),
             partial: Vec::new(),
@@ -156,7 +156,7 @@ impl Parser {
         }
     }
 
-    /// The same of a reply that must call something.
+    /// This parser, for a reply that must call a function.
     pub fn must_call(self) -> Parser {
         Parser { must_call: true, ..self }
     }
@@ -200,7 +200,7 @@ impl Parser {
     pub fn is_reasoning(&self) -> bool {
         match &self.harmony {
             Some(harmony) => harmony.is_reasoning(),
-            None => matches!(self.state, State::Reasoning),
+            None => matches!(self.state, ReplyState::Reasoning),
         }
     }
 
@@ -217,12 +217,12 @@ impl Parser {
 
     /// Does what can be done; false if more text is needed.
     fn step(&mut self, ended: bool) -> bool {
-        match std::mem::replace(&mut self.state, State::Content) {
-            State::Start => self.start(ended),
-            State::Reasoning => self.reasoning(),
-            State::Content => self.content(),
-            State::Section(at) => self.section(at, ended),
-            State::Call(at, call) => self.call(at, call),
+        match std::mem::replace(&mut self.state, ReplyState::Content) {
+            ReplyState::Start => self.start(ended),
+            ReplyState::Reasoning => self.reasoning(),
+            ReplyState::Content => self.content(),
+            ReplyState::Section(at) => self.section(at, ended),
+            ReplyState::Call(at, call) => self.call(at, call),
         }
     }
 
@@ -232,23 +232,23 @@ impl Parser {
         if let Some(reasoning) = &self.format.reasoning {
             if self.pending.starts_with(&reasoning.open) {
                 self.pending.drain(..reasoning.open.len());
-                self.behind_mark(State::Reasoning);
+                self.behind_mark(ReplyState::Reasoning);
                 return true;
             }
             if reasoning.open.starts_with(&self.pending) && !ended {
-                self.state = State::Start;
+                self.state = ReplyState::Start;
                 return false;
             }
         }
         if self.pending.is_empty() && !ended {
-            self.state = State::Start;
+            self.state = ReplyState::Start;
             return false;
         }
         match &self.format.calls {
             Calls::Sections { bare: Some(names), .. } if self.pending.starts_with('{') => {
-                self.state = State::Call(0, Box::new(Call::tentative(names.clone())));
+                self.state = ReplyState::Call(0, Box::new(Call::tentative(names.clone())));
             }
-            _ => self.state = State::Content,
+            _ => self.state = ReplyState::Content,
         }
         true
     }
@@ -267,22 +267,22 @@ impl Parser {
     }
 
     /// Goes on behind a mark.
-    fn behind_mark(&mut self, state: State) {
+    fn behind_mark(&mut self, state: ReplyState) {
         self.space.clear();
         self.skip = true;
         self.state = state;
     }
 
     fn reasoning(&mut self) -> bool {
-        self.state = State::Reasoning;
+        self.state = ReplyState::Reasoning;
         let close = self.format.reasoning.as_ref().map_or("", |r| &r.close);
         match until(&mut self.pending, &[close]) {
-            Found::Mark(text, _) => {
+            MarkSearch::Mark(text, _) => {
                 self.give(&text, Event::Reasoning);
-                self.behind_mark(State::Content);
+                self.behind_mark(ReplyState::Content);
                 true
             }
-            Found::Text(text) => {
+            MarkSearch::Text(text) => {
                 self.give(&text, Event::Reasoning);
                 false
             }
@@ -290,7 +290,7 @@ impl Parser {
     }
 
     fn content(&mut self) -> bool {
-        self.state = State::Content;
+        self.state = ReplyState::Content;
         let mut marks: Vec<&str> = Vec::new();
         let sections: &[Section] = match &self.format.calls {
             Calls::Sections { sections, .. } => sections,
@@ -302,22 +302,22 @@ impl Parser {
         let dropped = marks.len();
         marks.extend(self.format.dropped.iter().map(String::as_str));
         match until(&mut self.pending, &marks) {
-            Found::Text(text) => {
+            MarkSearch::Text(text) => {
                 self.give(&text, Event::Content);
                 false
             }
-            Found::Mark(text, i) => {
+            MarkSearch::Mark(text, i) => {
                 let count = sections.len();
                 self.give(&text, Event::Content);
                 if i < count {
                     // Space before calls is not content; it is, if there are none.
                     self.in_section = 0;
                     self.between.clear();
-                    self.state = State::Section(i);
+                    self.state = ReplyState::Section(i);
                 } else if i < dropped {
-                    self.behind_mark(State::Reasoning);
+                    self.behind_mark(ReplyState::Reasoning);
                 } else {
-                    self.behind_mark(State::Content);
+                    self.behind_mark(ReplyState::Content);
                 }
                 true
             }
@@ -333,14 +333,14 @@ impl Parser {
         let text = self.pending.as_str();
         if !section.close.is_empty() && text.starts_with(&section.close) {
             self.pending.drain(..section.close.len());
-            self.behind_mark(State::Content);
+            self.behind_mark(ReplyState::Content);
             return true;
         }
         let mut may = !section.close.is_empty() && section.close.starts_with(text);
         for kind in &section.kinds {
             match kind.starts(text) {
                 Some(true) => {
-                    self.state = State::Call(at, Box::new(Call::new(kind, &section.close)));
+                    self.state = ReplyState::Call(at, Box::new(Call::new(kind, &section.close)));
                     return true;
                 }
                 Some(false) => (),
@@ -348,16 +348,16 @@ impl Parser {
             }
         }
         if may && !ended {
-            self.state = State::Section(at);
+            self.state = ReplyState::Section(at);
             return false;
         }
         if may && self.is_cut {
-            self.state = State::Content;
+            self.state = ReplyState::Content;
             self.pending.clear();
             return true;
         }
         // Not a call after all.
-        self.state = State::Content;
+        self.state = ReplyState::Content;
         self.show_mark(at);
         true
     }
@@ -374,20 +374,20 @@ impl Parser {
     fn call(&mut self, at: usize, mut call: Box<Call>) -> bool {
         let step = call.run(&mut self.pending, self.calls, &self.types, &mut self.events);
         match step {
-            Step::More => {
-                self.state = State::Call(at, call);
+            CallStep::More => {
+                self.state = ReplyState::Call(at, call);
                 false
             }
-            Step::Done => {
+            CallStep::Done => {
                 self.calls += call.count();
                 self.in_section += call.count();
                 self.skip = false;
                 self.space.clear();
-                self.state = if call.bare() { State::Start } else { State::Section(at) };
+                self.state = if call.bare() { ReplyState::Start } else { ReplyState::Section(at) };
                 true
             }
-            Step::NotOne(text) => {
-                self.state = State::Content;
+            CallStep::NotOne(text) => {
+                self.state = ReplyState::Content;
                 self.not_one(at, &call, &text);
                 true
             }
@@ -411,8 +411,8 @@ impl Parser {
     }
 
     fn end(&mut self) {
-        match std::mem::replace(&mut self.state, State::Content) {
-            State::Call(at, mut call) => {
+        match std::mem::replace(&mut self.state, ReplyState::Content) {
+            ReplyState::Call(at, mut call) => {
                 let text = call.cut_off(&mut self.pending, self.calls, &self.types, &mut self.events);
                 // A JSON object by itself may be an answer.
                 let begun = self.is_cut && (self.must_call || !call.bare());
@@ -420,7 +420,7 @@ impl Parser {
                     self.not_one(at, &call, &text);
                 }
             }
-            State::Reasoning => {
+            ReplyState::Reasoning => {
                 let rest = std::mem::take(&mut self.pending);
                 self.give(&rest, Event::Reasoning);
             }

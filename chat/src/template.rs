@@ -23,14 +23,14 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::budget::{Budget, Limits};
+use crate::budget::{RenderBudget, RenderLimits};
 use crate::clock::DateTime;
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::text::{Builder, Text};
 use crate::value::Value;
 
-/// Stack of a rendering's thread: enough for [`Limits::depth`] levels.
+/// Stack of a rendering's thread: enough for [`RenderLimits::depth`] levels.
 const STACK: usize = 96 << 20;
 
 /// Roles that templates know and write between their marks: not text from outside. Any other is.
@@ -69,7 +69,7 @@ pub struct Request {
     /// What the clock says; none: the present, in UTC.
     pub now: Option<DateTime>,
     /// What the template may use.
-    pub limits: Limits,
+    pub limits: RenderLimits,
 }
 
 impl Request {
@@ -84,7 +84,7 @@ impl Request {
             bos: String::new(),
             eos: String::new(),
             now: None,
-            limits: Limits::default(),
+            limits: RenderLimits::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Request {
 
 /// What a template made of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
+pub struct RenderedPrompt {
     /// The text.
     pub text: String,
     /// Byte ranges of the text that came from the request, or may have: sorted, apart from each other. A special token is one
@@ -125,7 +125,7 @@ pub struct Prompt {
     pub from_outside: Vec<Range<usize>>,
 }
 
-impl Prompt {
+impl RenderedPrompt {
     /// Whether a range of bytes is all the template's own: where a special token may stand.
     pub fn is_own(&self, range: Range<usize>) -> bool {
         let at = self.from_outside.partition_point(|r| r.end <= range.start);
@@ -150,7 +150,7 @@ impl Prompt {
 /// A parsed template. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Template {
-    body: Arc<ast::Body>,
+    body: Arc<ast::StatementBody>,
     source: Arc<str>,
 }
 
@@ -172,7 +172,7 @@ impl Template {
     ///
     /// # Errors
     /// [`Error::Refused`] with the template's own message, [`Error::Template`] where Python would raise, [`Error::Limit`].
-    pub fn render(&self, request: &Request) -> Result<Prompt> {
+    pub fn render(&self, request: &Request) -> Result<RenderedPrompt> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("chat template".to_string()).stack_size(STACK);
             let failed = |_| Error::template("no memory for a thread");
@@ -181,12 +181,12 @@ impl Template {
         })
     }
 
-    fn render_here(&self, request: &Request) -> Result<Prompt> {
-        let budget = Budget::new(request.limits);
+    fn render_here(&self, request: &Request) -> Result<RenderedPrompt> {
+        let budget = RenderBudget::new(request.limits);
         let root = run::Scope::root();
         let machine =
             run::Machine { budget: &budget, root: root.clone(), now: request.now.unwrap_or_else(DateTime::now) };
-        let optional = |json: &Option<Json>| json.as_ref().map_or(Ok(Value::None), |j| Value::marked(&budget, j));
+        let optional = |json: &Option<Json>| json.as_ref().map_or(Ok(Value::None), |j| Value::from_outside(&budget, j));
         root.set(&"messages".into(), self.messages(&budget, &request.messages)?);
         root.set(&"tools".into(), optional(&request.tools)?);
         root.set(&"documents".into(), optional(&request.documents)?);
@@ -194,19 +194,19 @@ impl Template {
         root.set(&"bos_token".into(), Value::str(&request.bos));
         root.set(&"eos_token".into(), Value::str(&request.eos));
         for (name, value) in &request.variables {
-            root.set(&name.as_str().into(), Value::marked(&budget, value)?);
+            root.set(&name.as_str().into(), Value::from_outside(&budget, value)?);
         }
         let mut out = Builder::new(&budget);
         machine.run(&self.body, &root, &mut out)?;
         let (text, from_outside) = out.into_parts();
-        Ok(Prompt { text, from_outside })
+        Ok(RenderedPrompt { text, from_outside })
     }
 
     /// The messages as values: known roles are not marked, and reasoning goes by both its names, as transformers does it.
-    fn messages(&self, budget: &Budget, messages: &Json) -> Result<Value> {
-        let Some(list) = messages.as_array() else { return Value::marked(budget, messages) };
+    fn messages(&self, budget: &RenderBudget, messages: &Json) -> Result<Value> {
+        let Some(list) = messages.as_array() else { return Value::from_outside(budget, messages) };
         let message = |json: &Json| {
-            let value = Value::marked(budget, json)?;
+            let value = Value::from_outside(budget, json)?;
             let Value::Dict(map) = &value else { return Ok(value) };
             let role = json.get("role").and_then(Json::as_str);
             if let Some(role) = role.filter(|r| ROLES.contains(r)) {
@@ -216,7 +216,7 @@ impl Template {
             let given = names.iter().find_map(|n| json.get(n).filter(|v| matches!(v, Json::Str(_))));
             if let (Some(given), Some("assistant")) = (given, role) {
                 for name in names.iter().filter(|n| json.get(n).is_none() && self.reads(n)) {
-                    map.0.borrow_mut().insert(Value::Str(Text::plain(*name)), Value::marked(budget, given)?)?;
+                    map.0.borrow_mut().insert(Value::Str(Text::plain(*name)), Value::from_outside(budget, given)?)?;
                 }
             }
             Ok(value)

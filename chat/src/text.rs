@@ -7,12 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::Result;
 
 /// Which bytes are marked.
 #[derive(Clone, Debug)]
-enum Marks {
+enum MarkedBytes {
     None,
     All,
     /// Sorted, neither empty nor touching.
@@ -23,7 +23,7 @@ enum Marks {
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     s: Arc<str>,
-    marks: Marks,
+    marks: MarkedBytes,
     /// What Python calls `Markup`: the filter `safe` made it, and `+` escapes what it meets.
     pub safe: bool,
 }
@@ -31,17 +31,17 @@ pub(crate) struct Text {
 impl Text {
     /// The template's own text.
     pub fn plain(s: impl Into<Arc<str>>) -> Text {
-        Text { s: s.into(), marks: Marks::None, safe: false }
+        Text { s: s.into(), marks: MarkedBytes::None, safe: false }
     }
 
     /// Text from outside.
-    pub fn marked(s: impl Into<Arc<str>>) -> Text {
-        Text { s: s.into(), marks: Marks::All, safe: false }
+    pub fn from_outside(s: impl Into<Arc<str>>) -> Text {
+        Text { s: s.into(), marks: MarkedBytes::All, safe: false }
     }
 
     /// A string computed from others in a way that loses places: marked if one of them was.
-    pub fn derived(s: String, from: &[&Text]) -> Text {
-        let marks = if from.iter().any(|t| t.any_marked()) { Marks::All } else { Marks::None };
+    pub fn derive(s: String, from: &[&Text]) -> Text {
+        let marks = if from.iter().any(|t| t.any_marked()) { MarkedBytes::All } else { MarkedBytes::None };
         Text { s: s.into(), marks, safe: false }
     }
 
@@ -49,7 +49,7 @@ impl Text {
         &self.s
     }
 
-    pub fn shared(&self) -> Arc<str> {
+    pub fn to_shared(&self) -> Arc<str> {
         Arc::clone(&self.s)
     }
 
@@ -62,10 +62,10 @@ impl Text {
     }
 
     pub fn any_marked(&self) -> bool {
-        !self.s.is_empty() && !matches!(self.marks, Marks::None)
+        !self.s.is_empty() && !matches!(self.marks, MarkedBytes::None)
     }
 
-    /// The same with another flag.
+    /// This text with its flag of being safe HTML set to `safe`.
     pub fn with_safe(mut self, safe: bool) -> Text {
         self.safe = safe;
         self
@@ -74,10 +74,10 @@ impl Text {
     /// Marked byte ranges within `range`, relative to its start.
     pub fn marks_in(&self, range: Range<usize>) -> Vec<Range<usize>> {
         match &self.marks {
-            Marks::None => Vec::new(),
-            Marks::All if range.is_empty() => Vec::new(),
-            Marks::All => std::iter::once(0..range.len()).collect(),
-            Marks::Some(all) => {
+            MarkedBytes::None => Vec::new(),
+            MarkedBytes::All if range.is_empty() => Vec::new(),
+            MarkedBytes::All => std::iter::once(0..range.len()).collect(),
+            MarkedBytes::Some(all) => {
                 let first = all.partition_point(|m| m.end <= range.start);
                 let near = all[first..].iter().take_while(|m| m.start < range.end);
                 near.map(|m| m.start.max(range.start) - range.start..m.end.min(range.end) - range.start).collect()
@@ -108,25 +108,25 @@ impl Text {
     }
 
     /// The bytes of a range, at borders of characters.
-    pub fn slice(&self, budget: &Budget, range: Range<usize>) -> Result<Text> {
+    pub fn slice(&self, budget: &RenderBudget, range: Range<usize>) -> Result<Text> {
         if range == (0..self.len()) {
             return Ok(self.clone());
         }
         budget.take(range.len() + 32)?;
         let marks = match &self.marks {
-            Marks::Some(_) => Marks::of(self.marks_in(range.clone()), range.len()),
+            MarkedBytes::Some(_) => MarkedBytes::of(self.marks_in(range.clone()), range.len()),
             whole => whole.clone(),
         };
         Ok(Text { s: self.s[range].into(), marks, safe: self.safe })
     }
 }
 
-impl Marks {
-    fn of(ranges: Vec<Range<usize>>, len: usize) -> Marks {
+impl MarkedBytes {
+    fn of(ranges: Vec<Range<usize>>, len: usize) -> MarkedBytes {
         match ranges.as_slice() {
-            [] => Marks::None,
-            [all] if *all == (0..len) => Marks::All,
-            _ => Marks::Some(ranges.into()),
+            [] => MarkedBytes::None,
+            [all] if *all == (0..len) => MarkedBytes::All,
+            _ => MarkedBytes::Some(ranges.into()),
         }
     }
 }
@@ -135,11 +135,11 @@ impl Marks {
 pub(crate) struct Builder<'b> {
     s: String,
     marks: Vec<Range<usize>>,
-    budget: &'b Budget,
+    budget: &'b RenderBudget,
 }
 
 impl<'b> Builder<'b> {
-    pub fn new(budget: &'b Budget) -> Self {
+    pub fn new(budget: &'b RenderBudget) -> Self {
         Builder { s: String::new(), marks: Vec::new(), budget }
     }
 
@@ -164,9 +164,9 @@ impl<'b> Builder<'b> {
         self.grow(range.len())?;
         let start = self.s.len();
         match &text.marks {
-            Marks::None => (),
-            Marks::All => self.mark(start..start + range.len())?,
-            Marks::Some(_) => {
+            MarkedBytes::None => (),
+            MarkedBytes::All => self.mark(start..start + range.len())?,
+            MarkedBytes::Some(_) => {
                 for mark in text.marks_in(range.clone()) {
                     self.mark(start + mark.start..start + mark.end)?;
                 }
@@ -207,7 +207,7 @@ impl<'b> Builder<'b> {
     }
 
     pub fn finish(self) -> Text {
-        let marks = Marks::of(self.marks, self.s.len());
+        let marks = MarkedBytes::of(self.marks, self.s.len());
         Text { s: self.s.into(), marks, safe: false }
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::budget::{Budget, Holds};
+use crate::budget::{Holds, RenderBudget};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::template::run::{LoopState, Macro};
@@ -29,9 +29,9 @@ pub(crate) enum Value {
     Tuple(Rc<List>),
     /// What filters such as `map` give in Python, a generator: true, without a length, and empty when it was gone over once.
     Iter(Rc<List>),
-    Dict(Rc<Map>),
-    /// Of `namespace()`: attributes that a loop may set.
-    Namespace(Rc<Map>),
+    Dict(Rc<DictEntries>),
+    /// The value of `namespace()`: attributes that a loop may set.
+    Namespace(Rc<DictEntries>),
     Func(Rc<Func>),
     Loop(Rc<LoopState>),
 }
@@ -53,46 +53,48 @@ pub(crate) enum Func {
 pub(crate) struct List(pub RefCell<Vec<Value>>);
 
 /// The entries of a dict or namespace.
-pub(crate) struct Map(pub RefCell<Dict>);
+pub(crate) struct DictEntries(pub RefCell<Dict>);
 
 /// Entries in order, found by key.
 #[derive(Default)]
 pub(crate) struct Dict {
     entries: Vec<(Value, Value)>,
-    places: HashMap<Key, usize>,
+    places: HashMap<DictKey, usize>,
 }
 
 /// What makes two keys equal.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum DictKey {
     None,
     Int(i128),
     Float(u64),
     Str(Arc<str>),
-    Tuple(Vec<Key>),
+    Tuple(Vec<DictKey>),
     Undefined,
 }
 
-impl Key {
-    fn of(value: &Value) -> Result<Key> {
+impl DictKey {
+    fn of(value: &Value) -> Result<DictKey> {
         Ok(match value {
-            Value::None => Key::None,
-            Value::Bool(b) => Key::Int(i128::from(*b)),
-            Value::Int(i) => Key::Int(*i),
-            Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e30 => Key::Int(*f as i128),
-            Value::Float(f) => Key::Float(f.to_bits()),
-            Value::Str(s) => Key::Str(s.shared()),
+            Value::None => DictKey::None,
+            Value::Bool(b) => DictKey::Int(i128::from(*b)),
+            Value::Int(i) => DictKey::Int(*i),
+            Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e30 => DictKey::Int(*f as i128),
+            Value::Float(f) => DictKey::Float(f.to_bits()),
+            Value::Str(s) => DictKey::Str(s.to_shared()),
             // Tuples are never deep: one is made of values that stand in the template.
-            Value::Tuple(items) => Key::Tuple(items.0.borrow().iter().map(Key::shallow).collect::<Result<_>>()?),
-            Value::Undefined(_) => Key::Undefined,
+            Value::Tuple(items) => {
+                DictKey::Tuple(items.0.borrow().iter().map(DictKey::shallow).collect::<Result<_>>()?)
+            }
+            Value::Undefined(_) => DictKey::Undefined,
             other => return Err(unhashable(other)),
         })
     }
 
-    fn shallow(value: &Value) -> Result<Key> {
+    fn shallow(value: &Value) -> Result<DictKey> {
         match value {
             Value::Tuple(_) => Err(Error::template("tuples in tuples as keys are not supported")),
-            other => Key::of(other),
+            other => DictKey::of(other),
         }
     }
 }
@@ -107,16 +109,16 @@ impl Dict {
     }
 
     pub fn get(&self, key: &Value) -> Result<Option<&Value>> {
-        Ok(self.places.get(&Key::of(key)?).map(|&at| &self.entries[at].1))
+        Ok(self.places.get(&DictKey::of(key)?).map(|&at| &self.entries[at].1))
     }
 
     pub fn get_str(&self, key: &str) -> Option<&Value> {
-        self.places.get(&Key::Str(key.into())).map(|&at| &self.entries[at].1)
+        self.places.get(&DictKey::Str(key.into())).map(|&at| &self.entries[at].1)
     }
 
     /// Sets a key's value; one that is there keeps its place.
     pub fn insert(&mut self, key: Value, value: Value) -> Result<()> {
-        let hashed = Key::of(&key)?;
+        let hashed = DictKey::of(&key)?;
         match self.places.get(&hashed) {
             Some(&at) => self.entries[at].1 = value,
             None => {
@@ -128,7 +130,7 @@ impl Dict {
     }
 
     pub fn remove(&mut self, key: &Value) -> Result<Option<Value>> {
-        let Some(at) = self.places.remove(&Key::of(key)?) else { return Ok(None) };
+        let Some(at) = self.places.remove(&DictKey::of(key)?) else { return Ok(None) };
         self.places.values_mut().filter(|place| **place > at).for_each(|place| *place -= 1);
         Ok(Some(self.entries.remove(at).1))
     }
@@ -148,32 +150,32 @@ impl Value {
         Value::Str(Text::plain(s))
     }
 
-    pub fn list(budget: &Budget, items: Vec<Value>) -> Result<Value> {
+    pub fn list(budget: &RenderBudget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::List(budget.made(List(RefCell::new(items)))))
+        Ok(Value::List(budget.register_holder(List(RefCell::new(items)))))
     }
 
-    pub fn iter(budget: &Budget, items: Vec<Value>) -> Result<Value> {
+    pub fn iter(budget: &RenderBudget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::Iter(budget.made(List(RefCell::new(items)))))
+        Ok(Value::Iter(budget.register_holder(List(RefCell::new(items)))))
     }
 
-    pub fn tuple(budget: &Budget, items: Vec<Value>) -> Result<Value> {
+    pub fn tuple(budget: &RenderBudget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::Tuple(budget.made(List(RefCell::new(items)))))
+        Ok(Value::Tuple(budget.register_holder(List(RefCell::new(items)))))
     }
 
-    pub fn dict(budget: &Budget, entries: impl IntoIterator<Item = (Value, Value)>) -> Result<Value> {
+    pub fn dict(budget: &RenderBudget, entries: impl IntoIterator<Item = (Value, Value)>) -> Result<Value> {
         let mut dict = Dict::default();
         for (key, value) in entries {
             budget.elements(2)?;
             dict.insert(key, value)?;
         }
-        Ok(Value::Dict(budget.made(Map(RefCell::new(dict)))))
+        Ok(Value::Dict(budget.register_holder(DictEntries(RefCell::new(dict)))))
     }
 
     /// A value from outside, all of its strings marked.
-    pub fn marked(budget: &Budget, json: &Json) -> Result<Value> {
+    pub fn from_outside(budget: &RenderBudget, json: &Json) -> Result<Value> {
         let _level = budget.deeper()?;
         Ok(match json {
             Json::Null => Value::None,
@@ -182,15 +184,15 @@ impl Value {
             Json::Float(f) => Value::Float(*f),
             Json::Str(s) => {
                 budget.take(s.len())?;
-                Value::Str(Text::marked(s.as_str()))
+                Value::Str(Text::from_outside(s.as_str()))
             }
             Json::Array(items) => {
-                Value::list(budget, items.iter().map(|i| Value::marked(budget, i)).collect::<Result<_>>()?)?
+                Value::list(budget, items.iter().map(|i| Value::from_outside(budget, i)).collect::<Result<_>>()?)?
             }
             Json::Object(entries) => {
                 let entry = |(key, value): &(String, Json)| {
                     budget.take(key.len())?;
-                    Ok((Value::Str(Text::marked(key.as_str())), Value::marked(budget, value)?))
+                    Ok((Value::Str(Text::from_outside(key.as_str())), Value::from_outside(budget, value)?))
                 };
                 Value::dict(budget, entries.iter().map(entry).collect::<Result<Vec<_>>>()?)?
             }
@@ -236,7 +238,7 @@ impl Value {
     }
 
     /// An error if the value is undefined: most uses of one are.
-    pub fn defined(&self) -> Result<&Value> {
+    pub fn require_defined(&self) -> Result<&Value> {
         match self {
             Value::Undefined(message) => Err(Error::template(&**message)),
             value => Ok(value),
@@ -244,7 +246,7 @@ impl Value {
     }
 
     /// The values that a loop goes over.
-    pub fn iterate(&self, budget: &Budget) -> Result<Vec<Value>> {
+    pub fn iterate(&self, budget: &RenderBudget) -> Result<Vec<Value>> {
         let items = match self {
             Value::Undefined(_) => Vec::new(),
             Value::List(l) | Value::Tuple(l) => {
@@ -286,7 +288,7 @@ impl Value {
             Value::Bool(b) => Ok(i128::from(*b)),
             other => Err(Error::template(format!(
                 "'{}' object cannot be interpreted as an integer",
-                other.defined()?.type_name()
+                other.require_defined()?.type_name()
             ))),
         }
     }
@@ -325,7 +327,7 @@ fn free(first: Vec<Value>) {
     }
 }
 
-impl Map {
+impl DictEntries {
     fn take(&mut self) -> Vec<Value> {
         let dict = std::mem::take(self.0.get_mut());
         dict.entries.into_iter().flat_map(|(k, v)| [k, v]).collect()
@@ -339,7 +341,7 @@ impl Holds for List {
     }
 }
 
-impl Holds for Map {
+impl Holds for DictEntries {
     fn clear(&self) {
         let dict = self.0.try_borrow_mut().map(|mut dict| std::mem::take(&mut *dict));
         dict.into_iter().for_each(|dict| free(dict.entries.into_iter().flat_map(|(k, v)| [k, v]).collect()));
@@ -352,7 +354,7 @@ impl Drop for List {
     }
 }
 
-impl Drop for Map {
+impl Drop for DictEntries {
     fn drop(&mut self) {
         free(self.take());
     }

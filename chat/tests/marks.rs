@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pumex_chat::{Json, Prompt, Request, Template};
+use pumex_chat::{Json, RenderedPrompt, Request, Template};
 
 fn templates() -> Vec<(String, Template)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/templates");
@@ -93,7 +93,7 @@ fn short(text: &str) -> Request {
 }
 
 /// Every place of a text from a field, with what was put around it: that nothing of it is the template's own.
-fn check(name: &str, token: &str, prompt: &Prompt) -> usize {
+fn check(name: &str, token: &str, prompt: &RenderedPrompt) -> usize {
     let mut found = 0;
     // A template cuts an answer where reasoning ends, and writes a mark of its own there.
     let lower = token.to_lowercase();

@@ -49,7 +49,7 @@ fn parse(format: &Format, prompt: &str, pieces: &[&[u8]]) -> Whole {
 }
 
 /// A reply in a format, and what is in it.
-struct Sample {
+struct ReplySample {
     name: String,
     format: Format,
     prompt: String,
@@ -58,7 +58,7 @@ struct Sample {
 }
 
 /// The samples of `golden/replies.json`.
-fn samples() -> Vec<Sample> {
+fn samples() -> Vec<ReplySample> {
     let json = Json::parse(include_str!("golden/replies.json")).unwrap();
     let one = |json: &Json| {
         let text = |key: &str| json.get(key).unwrap().as_str().unwrap().to_string();
@@ -70,9 +70,9 @@ fn samples() -> Vec<Sample> {
         };
         let calls: Vec<_> = json.get("calls").unwrap().as_array().unwrap().iter().map(call).collect();
         let name = text("format");
-        let format = Format::known(&name, marks).unwrap_or_else(|| panic!("{name}"));
+        let format = Format::known_format(&name, marks).unwrap_or_else(|| panic!("{name}"));
         let whole = Whole { content: text("content"), reasoning: text("thought"), complete: calls.len(), calls };
-        Sample { name, format, prompt: text("prompt"), reply: text("reply"), whole }
+        ReplySample { name, format, prompt: text("prompt"), reply: text("reply"), whole }
     };
     json.as_array().unwrap().iter().map(one).collect()
 }
@@ -81,7 +81,7 @@ fn samples() -> Vec<Sample> {
 fn every_sample_is_the_same_wherever_it_is_cut() {
     let samples = samples();
     assert!(samples.len() > 40);
-    for Sample { name, format, prompt, reply, whole } in &samples {
+    for ReplySample { name, format, prompt, reply, whole } in &samples {
         let bytes = reply.as_bytes();
         assert_eq!(parse(format, prompt, &[bytes]), *whole, "{name}: {reply}");
         for at in 0..=bytes.len() {
@@ -98,7 +98,7 @@ fn every_sample_is_the_same_wherever_it_is_cut() {
 
 #[test]
 fn no_part_of_a_mark_is_content_before_the_reply_ends() {
-    for Sample { name, format, prompt, reply, whole } in samples().iter().filter(|s| !s.whole.calls.is_empty()) {
+    for ReplySample { name, format, prompt, reply, whole } in samples().iter().filter(|s| !s.whole.calls.is_empty()) {
         for at in 0..reply.len() {
             let mut parser = Parser::new(format, None, prompt);
             let so_far = gather(parser.push(&reply.as_bytes()[..at]));
@@ -111,7 +111,7 @@ fn no_part_of_a_mark_is_content_before_the_reply_ends() {
 
 #[test]
 fn a_reply_that_ends_anywhere_gives_no_whole_call_too_many() {
-    for Sample { name, format, prompt, reply, whole } in &samples() {
+    for ReplySample { name, format, prompt, reply, whole } in &samples() {
         for at in 0..reply.len() {
             let cut = parse(format, prompt, &[&reply.as_bytes()[..at]]);
             let most = whole.calls.len();
@@ -127,7 +127,7 @@ fn long_replies_without_ends_take_linear_time() {
     let marks = ["<", "<think>", "<tool_call>", call, "<|channel|>", "[TOOL_CALLS]", "<function="];
     let texts = ["{\"a\": ", "[", "\"\\", " \n", "é"];
     let mut tried: Vec<Format> = Vec::new();
-    for Sample { format, reply, .. } in samples() {
+    for ReplySample { format, reply, .. } in samples() {
         if tried.contains(&format) {
             continue;
         }
@@ -142,7 +142,7 @@ fn long_replies_without_ends_take_linear_time() {
         tried.push(format);
     }
     // A megabyte in small pieces, in states that wait for something.
-    let hermes = Format::known("hermes", Some(("<think>", "</think>"))).unwrap();
+    let hermes = Format::known_format("hermes", Some(("<think>", "</think>"))).unwrap();
     let long = "x<".repeat(500_000);
     let blank = " ".repeat(500_000);
     for text in [call.to_string() + &long, blank.clone()]
@@ -157,7 +157,7 @@ fn long_replies_without_ends_take_linear_time() {
 
 #[test]
 fn bytes_that_are_no_text_do_not_stop_it() {
-    let format = Format::known("hermes", None).unwrap();
+    let format = Format::known_format("hermes", None).unwrap();
     let whole = parse(&format, "", &[b"a\xff", b"\xe2\x82", b"\xac b\xe2"]);
     assert_eq!(whole.content, "a\u{fffd}\u{20ac} b\u{fffd}");
 }

@@ -92,7 +92,8 @@ impl AdapterArgs {
         self.attach_scaled(gguf, None)
     }
 
-    /// Likewise, with LoRA adapters at other scales, in the order of [`AdapterArgs::loras`]; those at 0 are left out.
+    /// Attaches all adapters to the model, with LoRA adapters at other scales, in the order of [`AdapterArgs::loras`]; those at 0 are left
+    /// out.
     ///
     /// # Errors
     /// As [`AdapterArgs::attach`].

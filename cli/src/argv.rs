@@ -5,204 +5,204 @@
 //! Takes the arguments after the program's name, gives them back with warnings about repeated flags. Flags outside
 //! the table pass through untouched; everything after `--` does too.
 
-use super::passed::{self, Slot};
+use super::llama_cpp_flags::{self, FlagValue};
 use std::ffi::{OsStr, OsString};
 use std::iter::Peekable;
 
 /// A flag's other names, its long name for clap, and what follows it.
-pub type Entry = (&'static [&'static str], &'static str, Slot);
+pub type FlagAlias = (&'static [&'static str], &'static str, FlagValue);
 
 /// Flags of every command.
-pub const COMMON: &[Entry] = &[
-    (&["-m"], "--model", Slot::Value),
-    (&["-hf", "-hfr"], "--hf-repo", Slot::Value),
-    (&["-hff"], "--hf-file", Slot::Value),
-    (&["-hft"], "--hf-token", Slot::Value),
-    (&["-mu"], "--model-url", Slot::Value),
-    (&[], "--offline", Slot::None),
-    (&["-mm"], "--mmproj", Slot::Value),
-    (&["-mmu"], "--mmproj-url", Slot::Value),
-    (&["--no-mmproj-auto"], "--no-mmproj", Slot::None),
-    (&[], "--mmproj-auto", Slot::None),
-    (&[], "--mmproj-offload", Slot::None),
-    (&[], "--no-mmproj-offload", Slot::None),
-    (&[], "--image", Slot::Repeated),
-    (&[], "--audio", Slot::Repeated),
-    (&[], "--image-min-tokens", Slot::Value),
-    (&[], "--image-max-tokens", Slot::Value),
-    (&[], "--prompt-cache", Slot::Value),
-    (&[], "--prompt-cache-all", Slot::None),
-    (&[], "--prompt-cache-ro", Slot::None),
-    (&["-p"], "--prompt", Slot::Value),
-    (&["-f"], "--file", Slot::Value),
-    (&["-n", "--n-predict"], "--predict", Slot::Value),
-    (&["-c", "--n-ctx"], "--ctx-size", Slot::Value),
-    (&["-b"], "--batch-size", Slot::Value),
-    (&["-ub"], "--ubatch-size", Slot::Value),
-    (&["-ngl", "--n-gpu-layers"], "--gpu-layers", Slot::Value),
-    (&["-cmoe"], "--cpu-moe", Slot::None),
-    (&["-ncmoe"], "--n-cpu-moe", Slot::Value),
-    (&["-ot"], "--override-tensor", Slot::Repeated),
-    (&[], "--override-kv", Slot::Repeated),
-    (&[], "--rope-scaling", Slot::Value),
-    (&[], "--rope-scale", Slot::Value),
-    (&[], "--rope-freq-base", Slot::Value),
-    (&[], "--rope-freq-scale", Slot::Value),
-    (&[], "--yarn-orig-ctx", Slot::Value),
-    (&[], "--yarn-ext-factor", Slot::Value),
-    (&[], "--yarn-attn-factor", Slot::Value),
-    (&[], "--yarn-beta-slow", Slot::Value),
-    (&[], "--yarn-beta-fast", Slot::Value),
-    (&[], "--reasoning-format", Slot::Value),
-    (&[], "--api-prefix", Slot::Value),
-    (&[], "--embd-normalize", Slot::Value),
-    (&[], "--lora", Slot::Repeated),
-    (&[], "--lora-scaled", Slot::Repeated),
-    (&[], "--control-vector", Slot::Repeated),
-    (&[], "--control-vector-scaled", Slot::Repeated),
-    (&["-t"], "--threads", Slot::Value),
-    (&["-tb"], "--threads-batch", Slot::Value),
-    (&["-C"], "--cpu-mask", Slot::Value),
-    (&["-nr"], "--no-repack", Slot::None),
-    (&[], "--cpu-strict", Slot::Value),
-    (&[], "--poll", Slot::Value),
-    (&[], "--numa", Slot::Value),
-    (&[], "--prio", Slot::Value),
-    (&["-dev"], "--device", Slot::Value),
-    (&["-ctk"], "--cache-type-k", Slot::Value),
-    (&["-ctv"], "--cache-type-v", Slot::Value),
-    (&["-fa"], "--flash-attn", Slot::Switch),
-    (&["-s"], "--seed", Slot::Value),
-    (&[], "--diffusion-steps", Slot::Value),
-    (&[], "--diffusion-eps", Slot::Value),
-    (&[], "--diffusion-algorithm", Slot::Value),
-    (&[], "--diffusion-alg-temp", Slot::Value),
-    (&[], "--diffusion-block-length", Slot::Value),
-    (&[], "--diffusion-cfg-scale", Slot::Value),
-    (&[], "--diffusion-add-gumbel-noise", Slot::Value),
-    (&[], "--diffusion-visual", Slot::None),
-    (&["--temperature"], "--temp", Slot::Value),
-    (&[], "--top-k", Slot::Value),
-    (&[], "--top-p", Slot::Value),
-    (&[], "--min-p", Slot::Value),
-    (&[], "--repeat-penalty", Slot::Value),
-    (&[], "--repeat-last-n", Slot::Value),
-    (&[], "--presence-penalty", Slot::Value),
-    (&[], "--frequency-penalty", Slot::Value),
-    (&[], "--samplers", Slot::Value),
-    (&[], "--min-keep", Slot::Value),
-    (&[], "--xtc-probability", Slot::Value),
-    (&[], "--xtc-threshold", Slot::Value),
-    (&[], "--dynatemp-range", Slot::Value),
-    (&[], "--dynatemp-exp", Slot::Value),
-    (&[], "--dry-multiplier", Slot::Value),
-    (&[], "--dry-base", Slot::Value),
-    (&[], "--dry-allowed-length", Slot::Value),
-    (&[], "--dry-penalty-last-n", Slot::Value),
-    (&[], "--mirostat", Slot::Value),
-    (&[], "--mirostat-lr", Slot::Value),
-    (&[], "--mirostat-ent", Slot::Value),
-    (&[], "--adaptive-target", Slot::Value),
-    (&[], "--adaptive-decay", Slot::Value),
-    (&[], "--logprobs", Slot::Value),
-    (&["--sampling-seq"], "--sampler-seq", Slot::Value),
-    (&["--top-nsigma"], "--top-n-sigma", Slot::Value),
-    (&["--typical-p"], "--typical", Slot::Value),
-    (&["-l"], "--logit-bias", Slot::Repeated),
-    (&[], "--dry-sequence-breaker", Slot::Repeated),
-    (&["-r"], "--reverse-prompt", Slot::Repeated),
-    (&["-e"], "--escape", Slot::None),
-    (&[], "--no-escape", Slot::None),
-    (&["-co"], "--color", Slot::Switch),
-    (&["-cnv"], "--conversation", Slot::None),
-    (&["-no-cnv"], "--no-conversation", Slot::None),
-    (&["-st"], "--single-turn", Slot::None),
-    (&["-sys"], "--system-prompt", Slot::Value),
-    (&["-sysf"], "--system-prompt-file", Slot::Value),
-    (&["-mli"], "--multiline-input", Slot::None),
-    (&["-rea"], "--reasoning", Slot::Value),
-    (&[], "--reasoning-budget", Slot::Value),
-    (&[], "--tools", Slot::Value),
-    (&[], "--tool-choice", Slot::Value),
-    (&[], "--keep", Slot::Value),
-    (&[], "--context-shift", Slot::None),
-    (&[], "--no-context-shift", Slot::None),
-    (&[], "--jinja", Slot::None),
-    (&[], "--no-jinja", Slot::None),
-    (&[], "--display-prompt", Slot::None),
-    (&[], "--no-display-prompt", Slot::None),
-    (&[], "--ignore-eos", Slot::None),
-    (&[], "--grammar", Slot::Value),
-    (&[], "--grammar-file", Slot::Value),
-    (&["-j"], "--json-schema", Slot::Value),
-    (&["-jf"], "--json-schema-file", Slot::Value),
-    (&[], "--mmap", Slot::None),
-    (&[], "--no-mmap", Slot::None),
-    (&[], "--mlock", Slot::None),
-    (&[], "--tokens", Slot::Value),
-    (&["-o"], "--out", Slot::Value),
-    (&[], "--chunks", Slot::Value),
-    (&[], "--chat-template", Slot::Value),
-    (&[], "--chat-template-file", Slot::Value),
-    (&[], "--chat-template-kwargs", Slot::Value),
-    (&[], "--messages", Slot::Value),
-    (&[], "--bos", Slot::Value),
-    (&[], "--eos", Slot::Value),
-    (&[], "--now", Slot::Value),
+pub const COMMON: &[FlagAlias] = &[
+    (&["-m"], "--model", FlagValue::Value),
+    (&["-hf", "-hfr"], "--hf-repo", FlagValue::Value),
+    (&["-hff"], "--hf-file", FlagValue::Value),
+    (&["-hft"], "--hf-token", FlagValue::Value),
+    (&["-mu"], "--model-url", FlagValue::Value),
+    (&[], "--offline", FlagValue::None),
+    (&["-mm"], "--mmproj", FlagValue::Value),
+    (&["-mmu"], "--mmproj-url", FlagValue::Value),
+    (&["--no-mmproj-auto"], "--no-mmproj", FlagValue::None),
+    (&[], "--mmproj-auto", FlagValue::None),
+    (&[], "--mmproj-offload", FlagValue::None),
+    (&[], "--no-mmproj-offload", FlagValue::None),
+    (&[], "--image", FlagValue::Repeated),
+    (&[], "--audio", FlagValue::Repeated),
+    (&[], "--image-min-tokens", FlagValue::Value),
+    (&[], "--image-max-tokens", FlagValue::Value),
+    (&[], "--prompt-cache", FlagValue::Value),
+    (&[], "--prompt-cache-all", FlagValue::None),
+    (&[], "--prompt-cache-ro", FlagValue::None),
+    (&["-p"], "--prompt", FlagValue::Value),
+    (&["-f"], "--file", FlagValue::Value),
+    (&["-n", "--n-predict"], "--predict", FlagValue::Value),
+    (&["-c", "--n-ctx"], "--ctx-size", FlagValue::Value),
+    (&["-b"], "--batch-size", FlagValue::Value),
+    (&["-ub"], "--ubatch-size", FlagValue::Value),
+    (&["-ngl", "--n-gpu-layers"], "--gpu-layers", FlagValue::Value),
+    (&["-cmoe"], "--cpu-moe", FlagValue::None),
+    (&["-ncmoe"], "--n-cpu-moe", FlagValue::Value),
+    (&["-ot"], "--override-tensor", FlagValue::Repeated),
+    (&[], "--override-kv", FlagValue::Repeated),
+    (&[], "--rope-scaling", FlagValue::Value),
+    (&[], "--rope-scale", FlagValue::Value),
+    (&[], "--rope-freq-base", FlagValue::Value),
+    (&[], "--rope-freq-scale", FlagValue::Value),
+    (&[], "--yarn-orig-ctx", FlagValue::Value),
+    (&[], "--yarn-ext-factor", FlagValue::Value),
+    (&[], "--yarn-attn-factor", FlagValue::Value),
+    (&[], "--yarn-beta-slow", FlagValue::Value),
+    (&[], "--yarn-beta-fast", FlagValue::Value),
+    (&[], "--reasoning-format", FlagValue::Value),
+    (&[], "--api-prefix", FlagValue::Value),
+    (&[], "--embd-normalize", FlagValue::Value),
+    (&[], "--lora", FlagValue::Repeated),
+    (&[], "--lora-scaled", FlagValue::Repeated),
+    (&[], "--control-vector", FlagValue::Repeated),
+    (&[], "--control-vector-scaled", FlagValue::Repeated),
+    (&["-t"], "--threads", FlagValue::Value),
+    (&["-tb"], "--threads-batch", FlagValue::Value),
+    (&["-C"], "--cpu-mask", FlagValue::Value),
+    (&["-nr"], "--no-repack", FlagValue::None),
+    (&[], "--cpu-strict", FlagValue::Value),
+    (&[], "--poll", FlagValue::Value),
+    (&[], "--numa", FlagValue::Value),
+    (&[], "--prio", FlagValue::Value),
+    (&["-dev"], "--device", FlagValue::Value),
+    (&["-ctk"], "--cache-type-k", FlagValue::Value),
+    (&["-ctv"], "--cache-type-v", FlagValue::Value),
+    (&["-fa"], "--flash-attn", FlagValue::Switch),
+    (&["-s"], "--seed", FlagValue::Value),
+    (&[], "--diffusion-steps", FlagValue::Value),
+    (&[], "--diffusion-eps", FlagValue::Value),
+    (&[], "--diffusion-algorithm", FlagValue::Value),
+    (&[], "--diffusion-alg-temp", FlagValue::Value),
+    (&[], "--diffusion-block-length", FlagValue::Value),
+    (&[], "--diffusion-cfg-scale", FlagValue::Value),
+    (&[], "--diffusion-add-gumbel-noise", FlagValue::Value),
+    (&[], "--diffusion-visual", FlagValue::None),
+    (&["--temperature"], "--temp", FlagValue::Value),
+    (&[], "--top-k", FlagValue::Value),
+    (&[], "--top-p", FlagValue::Value),
+    (&[], "--min-p", FlagValue::Value),
+    (&[], "--repeat-penalty", FlagValue::Value),
+    (&[], "--repeat-last-n", FlagValue::Value),
+    (&[], "--presence-penalty", FlagValue::Value),
+    (&[], "--frequency-penalty", FlagValue::Value),
+    (&[], "--samplers", FlagValue::Value),
+    (&[], "--min-keep", FlagValue::Value),
+    (&[], "--xtc-probability", FlagValue::Value),
+    (&[], "--xtc-threshold", FlagValue::Value),
+    (&[], "--dynatemp-range", FlagValue::Value),
+    (&[], "--dynatemp-exp", FlagValue::Value),
+    (&[], "--dry-multiplier", FlagValue::Value),
+    (&[], "--dry-base", FlagValue::Value),
+    (&[], "--dry-allowed-length", FlagValue::Value),
+    (&[], "--dry-penalty-last-n", FlagValue::Value),
+    (&[], "--mirostat", FlagValue::Value),
+    (&[], "--mirostat-lr", FlagValue::Value),
+    (&[], "--mirostat-ent", FlagValue::Value),
+    (&[], "--adaptive-target", FlagValue::Value),
+    (&[], "--adaptive-decay", FlagValue::Value),
+    (&[], "--logprobs", FlagValue::Value),
+    (&["--sampling-seq"], "--sampler-seq", FlagValue::Value),
+    (&["--top-nsigma"], "--top-n-sigma", FlagValue::Value),
+    (&["--typical-p"], "--typical", FlagValue::Value),
+    (&["-l"], "--logit-bias", FlagValue::Repeated),
+    (&[], "--dry-sequence-breaker", FlagValue::Repeated),
+    (&["-r"], "--reverse-prompt", FlagValue::Repeated),
+    (&["-e"], "--escape", FlagValue::None),
+    (&[], "--no-escape", FlagValue::None),
+    (&["-co"], "--color", FlagValue::Switch),
+    (&["-cnv"], "--conversation", FlagValue::None),
+    (&["-no-cnv"], "--no-conversation", FlagValue::None),
+    (&["-st"], "--single-turn", FlagValue::None),
+    (&["-sys"], "--system-prompt", FlagValue::Value),
+    (&["-sysf"], "--system-prompt-file", FlagValue::Value),
+    (&["-mli"], "--multiline-input", FlagValue::None),
+    (&["-rea"], "--reasoning", FlagValue::Value),
+    (&[], "--reasoning-budget", FlagValue::Value),
+    (&[], "--tools", FlagValue::Value),
+    (&[], "--tool-choice", FlagValue::Value),
+    (&[], "--keep", FlagValue::Value),
+    (&[], "--context-shift", FlagValue::None),
+    (&[], "--no-context-shift", FlagValue::None),
+    (&[], "--jinja", FlagValue::None),
+    (&[], "--no-jinja", FlagValue::None),
+    (&[], "--display-prompt", FlagValue::None),
+    (&[], "--no-display-prompt", FlagValue::None),
+    (&[], "--ignore-eos", FlagValue::None),
+    (&[], "--grammar", FlagValue::Value),
+    (&[], "--grammar-file", FlagValue::Value),
+    (&["-j"], "--json-schema", FlagValue::Value),
+    (&["-jf"], "--json-schema-file", FlagValue::Value),
+    (&[], "--mmap", FlagValue::None),
+    (&[], "--no-mmap", FlagValue::None),
+    (&[], "--mlock", FlagValue::None),
+    (&[], "--tokens", FlagValue::Value),
+    (&["-o"], "--out", FlagValue::Value),
+    (&[], "--chunks", FlagValue::Value),
+    (&[], "--chat-template", FlagValue::Value),
+    (&[], "--chat-template-file", FlagValue::Value),
+    (&[], "--chat-template-kwargs", FlagValue::Value),
+    (&[], "--messages", FlagValue::Value),
+    (&[], "--bos", FlagValue::Value),
+    (&[], "--eos", FlagValue::Value),
+    (&[], "--now", FlagValue::Value),
 ];
 
 /// Flags that mean something else in `bench`, as in llama-bench; they go before [`COMMON`].
-pub const BENCH: &[Entry] = &[
-    (&["-p"], "--n-prompt", Slot::Value),
-    (&["-n"], "--n-gen", Slot::Value),
-    (&["-d"], "--n-depth", Slot::Value),
-    (&["-r"], "--repetitions", Slot::Value),
-    (&["-o"], "--output", Slot::Value),
+pub const BENCH: &[FlagAlias] = &[
+    (&["-p"], "--n-prompt", FlagValue::Value),
+    (&["-n"], "--n-gen", FlagValue::Value),
+    (&["-d"], "--n-depth", FlagValue::Value),
+    (&["-r"], "--repetitions", FlagValue::Value),
+    (&["-o"], "--output", FlagValue::Value),
 ];
 
-/// Likewise in `profile` and `explain`.
-pub const PROFILE: &[Entry] = &[
-    (&["-b"], "--rows", Slot::Value),
-    (&["-d"], "--depth", Slot::Value),
-    (&["-r"], "--repetitions", Slot::Value),
-    (&["-np"], "--parallel", Slot::Value),
+/// Flags that mean something else in `profile` and `explain` than elsewhere; they go before [`COMMON`].
+pub const PROFILE: &[FlagAlias] = &[
+    (&["-b"], "--rows", FlagValue::Value),
+    (&["-d"], "--depth", FlagValue::Value),
+    (&["-r"], "--repetitions", FlagValue::Value),
+    (&["-np"], "--parallel", FlagValue::Value),
 ];
 
-/// Likewise in `embed`: every list of ids is a text of its own.
-pub const EMBED: &[Entry] = &[
-    (&[], "--tokens", Slot::Repeated),
-    (&[], "--pooling", Slot::Value),
-    (&[], "--embd-normalize", Slot::Value),
-    (&[], "--embd-separator", Slot::Value),
-    (&[], "--rerank", Slot::Value),
+/// Flags that mean something else in `embed`, where every list of ids is a text of its own; they go before [`COMMON`].
+pub const EMBED: &[FlagAlias] = &[
+    (&[], "--tokens", FlagValue::Repeated),
+    (&[], "--pooling", FlagValue::Value),
+    (&[], "--embd-normalize", FlagValue::Value),
+    (&[], "--embd-separator", FlagValue::Value),
+    (&[], "--rerank", FlagValue::Value),
 ];
 
-/// Likewise in `serve`.
-pub const SERVE: &[Entry] = &[
-    (&["-np"], "--parallel", Slot::Value),
-    (&["-kvu"], "--kv-unified", Slot::None),
-    (&["-no-kvu"], "--no-kv-unified", Slot::None),
-    (&["-cb"], "--cont-batching", Slot::None),
-    (&["-a"], "--alias", Slot::Value),
-    (&[], "--tags", Slot::Value),
-    (&[], "--host", Slot::Value),
-    (&[], "--port", Slot::Value),
-    (&[], "--keep", Slot::Value),
-    (&[], "--sleep-idle-seconds", Slot::Value),
-    (&[], "--models-dir", Slot::Value),
-    (&[], "--models-preset", Slot::Value),
-    (&[], "--models-max", Slot::Value),
-    (&[], "--log-requests", Slot::Switch),
-    (&["--embedding"], "--embeddings", Slot::None),
-    (&["--rerank"], "--reranking", Slot::None),
-    (&["--webui"], "--ui", Slot::None),
-    (&["--no-webui"], "--no-ui", Slot::None),
-    (&[], "--pooling", Slot::Value),
-    (&["-to"], "--timeout", Slot::Value),
-    (&["-md", "--spec-draft-model"], "--model-draft", Slot::Value),
-    (&["-ngld", "--n-gpu-layers-draft", "--spec-draft-ngl"], "--gpu-layers-draft", Slot::Value),
-    (&["--draft-n"], "--spec-draft-n-max", Slot::Value),
-    (&["--draft-n-min"], "--spec-draft-n-min", Slot::Value),
+/// Flags that mean something else in `serve`; they go before [`COMMON`].
+pub const SERVE: &[FlagAlias] = &[
+    (&["-np"], "--parallel", FlagValue::Value),
+    (&["-kvu"], "--kv-unified", FlagValue::None),
+    (&["-no-kvu"], "--no-kv-unified", FlagValue::None),
+    (&["-cb"], "--cont-batching", FlagValue::None),
+    (&["-a"], "--alias", FlagValue::Value),
+    (&[], "--tags", FlagValue::Value),
+    (&[], "--host", FlagValue::Value),
+    (&[], "--port", FlagValue::Value),
+    (&[], "--keep", FlagValue::Value),
+    (&[], "--sleep-idle-seconds", FlagValue::Value),
+    (&[], "--models-dir", FlagValue::Value),
+    (&[], "--models-preset", FlagValue::Value),
+    (&[], "--models-max", FlagValue::Value),
+    (&[], "--log-requests", FlagValue::Switch),
+    (&["--embedding"], "--embeddings", FlagValue::None),
+    (&["--rerank"], "--reranking", FlagValue::None),
+    (&["--webui"], "--ui", FlagValue::None),
+    (&["--no-webui"], "--no-ui", FlagValue::None),
+    (&[], "--pooling", FlagValue::Value),
+    (&["-to"], "--timeout", FlagValue::Value),
+    (&["-md", "--spec-draft-model"], "--model-draft", FlagValue::Value),
+    (&["-ngld", "--n-gpu-layers-draft", "--spec-draft-ngl"], "--gpu-layers-draft", FlagValue::Value),
+    (&["--draft-n"], "--spec-draft-n-max", FlagValue::Value),
+    (&["--draft-n-min"], "--spec-draft-n-min", FlagValue::Value),
 ];
 
 /// What became of arguments.
@@ -222,7 +222,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
     let (mut command, mut notes) = ("run".to_string(), Vec::new());
     let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
     let mut warnings = Vec::new();
-    let mut own: &[Entry] = &[];
+    let mut own: &[FlagAlias] = &[];
     let (mut named, mut unlisted) = (false, false);
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
@@ -267,7 +267,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
             continue;
         };
         let Some((long, slot)) = find(&name, own) else {
-            if let Some((slot, why)) = passed::find(&command, &name) {
+            if let Some((slot, why)) = llama_cpp_flags::find(&command, &name) {
                 follow(slot, inline, &mut input);
                 notes.push(format!("{name} has no effect here: {why}"));
                 continue;
@@ -284,10 +284,10 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
         };
         unlisted = false;
         let value = follow(slot, inline, &mut input);
-        if slot != Slot::Repeated {
+        if slot != FlagValue::Repeated {
             let before = out.len();
             out.retain(|(earlier, _)| *earlier != Some(long));
-            if out.len() < before && slot != Slot::None {
+            if out.len() < before && slot != FlagValue::None {
                 warnings.push(format!("{long} is given more than once; the last one counts"));
             }
         }
@@ -298,15 +298,15 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
 
 /// The value of a flag: behind `=`, or what follows.
 fn follow(
-    slot: Slot,
+    slot: FlagValue,
     inline: Option<OsString>,
     input: &mut Peekable<impl Iterator<Item = OsString>>,
 ) -> Option<OsString> {
     match slot {
         _ if inline.is_some() => inline,
-        Slot::None => None,
-        Slot::Value | Slot::Repeated => input.next(),
-        Slot::Switch => input.next_if(|next| is_switch(next)).or(Some("on".into())),
+        FlagValue::None => None,
+        FlagValue::Value | FlagValue::Repeated => input.next(),
+        FlagValue::Switch => input.next_if(|next| is_switch(next)).or(Some("on".into())),
     }
 }
 
@@ -336,8 +336,8 @@ fn split(arg: &OsStr) -> Option<(String, Option<OsString>)> {
     Some((name, value))
 }
 
-fn find(name: &str, own: &[Entry]) -> Option<(&'static str, Slot)> {
-    let is = |entry: &&Entry| entry.1 == name || entry.0.contains(&name);
+fn find(name: &str, own: &[FlagAlias]) -> Option<(&'static str, FlagValue)> {
+    let is = |entry: &&FlagAlias| entry.1 == name || entry.0.contains(&name);
     own.iter().chain(COMMON).find(is).map(|entry| (entry.1, entry.2))
 }
 

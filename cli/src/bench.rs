@@ -22,7 +22,7 @@ use pumex_text::Tokenizer;
 
 use super::adapters::AdapterArgs;
 use super::options::{EngineArgs, SourceArgs};
-use super::{output, session, End};
+use super::{output, session, CommandEnd};
 
 /// Least time of the runs before those that count.
 const WARM_UP: Duration = Duration::from_millis(250);
@@ -58,12 +58,12 @@ pub struct Args {
     compare: bool,
     /// Form of the results
     #[arg(short, long, value_name = "FORM", default_value = "md")]
-    output: Form,
+    output: ResultFormat,
 }
 
 /// Form of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum ResultFormat {
     /// Table
     Md,
     /// One array
@@ -83,16 +83,16 @@ struct Test {
 }
 
 /// One test's samples.
-struct Measured {
+struct BenchResult {
     test: Test,
-    /// Of a picture: which part of the work, and its size.
+    /// For a picture's test: which part of the work was timed, and its size.
     picture: Option<String>,
     time: String,
     samples_ns: Vec<u64>,
 }
 
 /// Runs the tests.
-pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<CommandEnd> {
     if args.deterministic {
         args.engine.make_steady()?;
     }
@@ -131,9 +131,9 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
             if last.is_none() {
                 break;
             }
-            let revived = runner.revived();
+            let revived = runner.was_revived();
             last = once(&mut *runner, test, (bos, &mut filled), repetition, stop)?;
-            if runner.revived() != revived {
+            if runner.was_revived() != revived {
                 last = once(&mut *runner, test, (bos, &mut filled), repetition, stop)?;
             }
             samples_ns.extend(last);
@@ -141,7 +141,7 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
         }
         interrupted = last.is_none();
         if !samples_ns.is_empty() {
-            let text = printer.result(&Measured { test, picture: None, time, samples_ns });
+            let text = printer.result(&BenchResult { test, picture: None, time, samples_ns });
             bar.suspend(|| output::text(&text))?;
         }
         if interrupted {
@@ -156,7 +156,7 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
     }
     bar.finish_and_clear();
     output::text(&printer.end())?;
-    Ok(if interrupted { End::Interrupted } else { End::Done })
+    Ok(if interrupted { CommandEnd::Interrupted } else { CommandEnd::Done })
 }
 
 /// Prompt tests, then generation tests, at each depth.
@@ -213,7 +213,8 @@ fn once(
 ) -> Result<Option<u64>> {
     let n_vocab = runner.n_vocab() as u32;
     let mut rng = Rng::new(u64::from(repetition));
-    let mut text = |n: u32| -> Vec<u32> { (0..n).map(|i| if i == 0 { bos } else { rng.below(n_vocab) }).collect() };
+    let mut text =
+        |n: u32| -> Vec<u32> { (0..n).map(|i| if i == 0 { bos } else { rng.next_below(n_vocab) }).collect() };
     let depth = test.n_depth as usize;
     if *filled >= test.n_depth {
         runner.forget(0, test.n_depth);

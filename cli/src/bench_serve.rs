@@ -7,7 +7,7 @@ use std::time::Duration;
 use pumex_gguf::{Error, Result};
 use pumex_serve::bench::{self, Arrivals, Goals, Load, Prompts};
 
-use super::{files, output, End};
+use super::{files, output, CommandEnd};
 
 /// Options of `bench-serve`.
 #[derive(clap::Args, Clone, Debug)]
@@ -75,9 +75,9 @@ pub struct Args {
 }
 
 /// Sends the load and prints the report.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     let prompts = match &args.prompts {
-        Some(path) => Prompts::of_file(path).map_err(failed)?,
+        Some(path) => Prompts::of_file(path).map_err(to_cli_error)?,
         None => Prompts::Words {
             length: args.input_length as usize,
             spread: args.input_spread,
@@ -111,7 +111,7 @@ pub fn main(args: &Args) -> Result<End> {
     if shows {
         output::say(format_args!("\n"));
     }
-    let report = report.map_err(failed)?;
+    let report = report.map_err(to_cli_error)?;
     if let Some(path) = &args.picture {
         let mut file = files::create(path)?;
         file.write(report.picture().as_bytes())?;
@@ -121,9 +121,9 @@ pub fn main(args: &Args) -> Result<End> {
         true => output::json(&report.json())?,
         false => output::text(&report.table())?,
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
-fn failed(error: bench::Error) -> Error {
+fn to_cli_error(error: bench::Error) -> Error {
     Error::Request(error.to_string())
 }

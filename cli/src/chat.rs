@@ -19,28 +19,30 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use pumex_dialogue::grammar::{Constrained, Source, ToolChoice};
+use pumex_dialogue::grammar::{GrammarMask, GrammarSource, ToolChoice};
 use pumex_dialogue::projector::MARK;
-use pumex_dialogue::{vocabulary, Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
+use pumex_dialogue::{
+    vocabulary, Answer, AnswerEnd, AnswerOptions, Message, NoReasoning, SavedConversation, Speaker, Style, Talk,
+};
 use pumex_engine::conversation::{Constraint, Feed};
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::{Breakers, SamplerOptions, Step};
-use pumex_text::chat::{Json, Prompt};
+use pumex_text::chat::{Json, RenderedPrompt};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::{output, sampling, values, End};
+use super::{output, sampler_values, sampling, CommandEnd};
 pub use args::ChatArgs;
 use calls::Within;
 use commands::Command;
-use input::{Input, Read};
-pub use media::Media;
+use input::{MessageSource, Read};
+pub use media::ChatMedia;
 pub use opening::{opening, Opening};
 use screen::Screen;
-use settings::{Reasoning, Settings};
+use settings::{ChatSettings, Reasoning};
 
 /// What `run` gives a conversation beside its own options.
-pub struct Given<'a> {
+pub struct ChatSetup<'a> {
     /// Options.
     pub args: &'a ChatArgs,
     /// Name of the model, for people.
@@ -54,36 +56,36 @@ pub struct Given<'a> {
     /// Texts that end repetitions for DRY.
     pub breakers: Vec<String>,
     /// What every answer is within, but for its reasoning.
-    pub source: Option<Source>,
+    pub source: Option<GrammarSource>,
     /// Whether answers are printed as JSON.
     pub json: bool,
     /// The projector of pictures and sounds, if there is one.
-    pub media: Option<Media>,
+    pub media: Option<ChatMedia>,
     /// Raised by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
 
 /// A conversation that is read, for a model's vocabulary.
-pub struct Begun {
+pub struct OpenedChat {
     opening: Opening,
     style: Style,
     within: Within,
 }
 
-impl Begun {
+impl OpenedChat {
     /// Reads it.
     ///
     /// # Errors
     /// A template that cannot be used; a grammar that is wrong; calls that cannot be forced.
-    pub fn new(opening: Opening, args: &ChatArgs, tokenizer: &Tokenizer, source: Option<&Source>) -> Result<Begun> {
-        let style = opening.style(tokenizer)?;
-        let within = Within::new(&style, tokenizer, source, &choice(args))?;
-        Ok(Begun { opening, style, within })
+    pub fn new(opening: Opening, args: &ChatArgs, text: &Tokenizer, source: Option<&GrammarSource>) -> Result<Self> {
+        let style = opening.style(text)?;
+        let within = Within::new(&style, text, source, &choice(args))?;
+        Ok(OpenedChat { opening, style, within })
     }
 }
 
 struct Chat<'a> {
-    given: Given<'a>,
+    given: ChatSetup<'a>,
     speaker: Speaker<'a>,
     style: Style,
     /// The template's variables that the user gave.
@@ -92,7 +94,7 @@ struct Chat<'a> {
     within: Within,
     /// Turns that the model does not see any more.
     hidden: usize,
-    settings: Settings,
+    settings: ChatSettings,
     /// What DRY knows of the texts that end repetitions, once it is on.
     breakers: Option<(Vec<String>, Arc<Breakers>)>,
     /// Whether reasoning is ended as soon as it begins, as the template cannot be asked for none.
@@ -115,11 +117,11 @@ enum Then {
 ///
 /// # Errors
 /// stdin or stdout that failed. In a conversation of one turn, what kept it from being answered.
-pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Result<End> {
-    let Begun { opening, style, within } = begun;
+pub fn converse<'a>(begun: OpenedChat, given: ChatSetup<'a>, speaker: Speaker<'a>) -> Result<CommandEnd> {
+    let OpenedChat { opening, style, within } = begun;
     let args = given.args;
-    let settings = Settings {
-        sampling: speaker.sampler.asked().clone(),
+    let settings = ChatSettings {
+        sampling: speaker.sampler.given_options().clone(),
         breakers: given.breakers.clone(),
         ignore_eos: given.ignore_ends,
         predict: given.predict,
@@ -160,7 +162,7 @@ pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Res
 }
 
 impl Chat<'_> {
-    fn run(&mut self, first: Option<String>) -> Result<End> {
+    fn run(&mut self, first: Option<String>) -> Result<CommandEnd> {
         let args = self.given.args;
         let single = args.single_turn;
         if std::io::stdin().is_terminal() && !single {
@@ -168,18 +170,18 @@ impl Chat<'_> {
             self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
         }
         if let Some(text) = first {
-            if self.screen.watched() && !single {
+            if self.screen.is_watched() && !single {
                 self.screen.lines(&format!("> {text}\n"));
             }
             let text = self.with_media(text)?;
             self.talk.push(Message::new("user", text));
             self.answer(single)?;
             if single {
-                return Ok(self.ended());
+                return Ok(self.command_end());
             }
         }
         let history = (!args.no_history).then(environment::history).flatten();
-        let mut input = Input::open(args.multiline_input, self.screen.colours(), history)?;
+        let mut input = MessageSource::open(args.multiline_input, self.screen.colours(), history)?;
         let mut leaving = false;
         // While a line is typed nothing sees the flag that SIGTERM raises.
         let waiting = Arc::new(AtomicBool::new(false));
@@ -199,9 +201,9 @@ impl Chat<'_> {
                     if input.is_terminal() {
                         output::say(format_args!("\n"));
                     }
-                    return Ok(End::Done);
+                    return Ok(CommandEnd::Done);
                 }
-                Read::Interrupted { empty: true } if leaving => return Ok(End::Interrupted),
+                Read::Interrupted { empty: true } if leaving => return Ok(CommandEnd::Interrupted),
                 Read::Interrupted { empty } => {
                     leaving = empty;
                     if empty {
@@ -222,22 +224,23 @@ impl Chat<'_> {
                 None => {
                     self.message(&typed)?;
                     if single && self.talk.open_call().is_none() {
-                        return Ok(self.ended());
+                        return Ok(self.command_end());
                     }
                     Then::Next
                 }
             };
             if then == Then::Leave {
-                return Ok(End::Done);
+                return Ok(CommandEnd::Done);
             }
         }
     }
 
-    fn ended(&self) -> End {
-        if self.given.stop.load(Ordering::Relaxed) {
-            End::Interrupted
+    fn command_end(&self) -> CommandEnd {
+        let stopped = self.given.stop.load(Ordering::Relaxed);
+        if stopped {
+            CommandEnd::Interrupted
         } else {
-            End::Done
+            CommandEnd::Done
         }
     }
 
@@ -261,7 +264,7 @@ impl Chat<'_> {
     }
 
     /// The chain that settings ask for, with what it needs of the vocabulary.
-    fn chain(&mut self, settings: &Settings) -> std::result::Result<SamplerOptions, String> {
+    fn chain(&mut self, settings: &ChatSettings) -> std::result::Result<SamplerOptions, String> {
         let tokenizer = &self.speaker.tokenizer;
         let mut chain = settings.sampling.clone();
         sampling::check_biases(&chain.bias, tokenizer).map_err(|what| format!("logit-bias: {what}"))?;
@@ -279,7 +282,7 @@ impl Chat<'_> {
     }
 
     /// Has other settings from now on; on an error all is as it was.
-    fn adopt(&mut self, mut settings: Settings) -> std::result::Result<(), String> {
+    fn adopt(&mut self, mut settings: ChatSettings) -> std::result::Result<(), String> {
         settings.sampling = self.chain(&settings)?;
         self.settings = settings;
         self.apply();
@@ -289,7 +292,7 @@ impl Chat<'_> {
     /// Brings settings to where they count.
     fn apply(&mut self) {
         self.speaker.sampler.change(self.settings.sampling.clone());
-        self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
+        self.screen.reasoning = self.screen.is_watched() && self.settings.reasoning != Reasoning::Hide;
         self.style.variables.clone_from(&self.variables);
         self.cut = false;
         if self.settings.effort != settings::AUTO && self.settings.reasoning != Reasoning::Off {
@@ -337,7 +340,7 @@ impl Chat<'_> {
         view
     }
 
-    fn prompt(&self, talk: &Talk) -> Result<(Prompt, Feed)> {
+    fn prompt(&self, talk: &Talk) -> Result<(RenderedPrompt, Feed)> {
         let prompt = self.style.prompt(talk.messages())?;
         let feed = match &self.given.media {
             Some(media) if prompt.text.contains(MARK) => media.feed(&self.speaker.tokenizer, &prompt)?,
@@ -347,7 +350,7 @@ impl Chat<'_> {
     }
 
     /// A prompt with room for an answer; old turns go for it.
-    fn fitting(&mut self) -> Result<(Prompt, Feed)> {
+    fn fitting(&mut self) -> Result<(RenderedPrompt, Feed)> {
         let n_ctx = self.speaker.runner().n_ctx();
         let room = usize::try_from(self.settings.predict).map_or(n_ctx / 4, |n| n.clamp(1, n_ctx / 4));
         let mut view = self.view();
@@ -400,19 +403,19 @@ impl Chat<'_> {
         }
         let message = answer.message.clone();
         let empty = message.content.is_empty() && message.reasoning_content.is_none() && message.tool_calls.is_empty();
-        if empty && answer.end == Ended::Interrupted {
+        if empty && answer.end == AnswerEnd::Interrupted {
             self.talk.undo();
             self.screen.note("[stopped; the message is taken back]");
             return Ok(());
         }
         self.talk.push(message);
         match answer.end {
-            Ended::Interrupted => self.screen.note("[stopped]"),
-            Ended::Limit => self.screen.note("[cut off after the tokens that -n or /set predict allow]"),
-            Ended::ContextFull => self.screen.note(&format!(
+            AnswerEnd::Interrupted => self.screen.note("[stopped]"),
+            AnswerEnd::Limit => self.screen.note("[cut off after the tokens that -n or /set predict allow]"),
+            AnswerEnd::ContextFull => self.screen.note(&format!(
                 "[cut off: the context of {n_ctx} tokens is full; -c N has more, --context-shift goes on without the oldest]"
             )),
-            Ended::Turn | Ended::Text => (),
+            AnswerEnd::Turn | AnswerEnd::Text => (),
         }
         if answer.shifts > 0 {
             self.screen.note(&format!("[the context was full {} times; the oldest of it was left out]", answer.shifts));
@@ -426,16 +429,13 @@ impl Chat<'_> {
         self.speaker.know(feed.media.iter().map(|(_, medium)| medium.clone()).collect());
         let ids = feed.ids;
         let args = self.given.args;
-        let usual = if args.context_shift {
-            self.style.kept(&self.speaker.tokenizer, self.view().messages()).min(self.speaker.runner().n_ctx() / 2)
-        } else {
-            0
-        };
-        let asked = Asked {
+        let opening = || self.style.count_opening_ids(&self.speaker.tokenizer, self.view().messages());
+        let usual = if args.context_shift { opening().min(self.speaker.runner().n_ctx() / 2) } else { 0 };
+        let asked = AnswerOptions {
             predict: self.settings.predict,
             budget: if self.cut { Some(0) } else { usize::try_from(self.settings.budget).ok() },
             stops: self.given.stops,
-            keep: args.kept(ids.len(), usual),
+            keep: args.context_keep(ids.len(), usual),
             ignore_ends: self.settings.ignore_eos,
             stop: self.given.stop,
         };
@@ -444,7 +444,7 @@ impl Chat<'_> {
         }
         let screen = &mut self.screen;
         let to_results = self.talk.messages().last().is_some_and(|message| message.role == "tool");
-        let mut constrained = self.within.matcher(to_results).map(Constrained::new);
+        let mut constrained = self.within.matcher(to_results).map(GrammarMask::new);
         let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
         self.speaker.answer(&self.style, (&prompt, ids), (&asked, constraint), &mut |event| screen.event(event))
     }
@@ -455,7 +455,7 @@ impl Chat<'_> {
             Command::Help => Ok(commands::help()),
             Command::Clear => {
                 self.talk.clear();
-                self.given.media.iter_mut().for_each(Media::clear);
+                self.given.media.iter_mut().for_each(ChatMedia::clear);
                 (self.hidden, self.attached) = (0, String::new());
                 Ok("forgotten\n".to_string())
             }
@@ -526,7 +526,7 @@ impl Chat<'_> {
     }
 
     fn read(&mut self, path: &Path) -> Result<String> {
-        let text = super::input::read_file(path)?;
+        let text = super::prompt_source::read_file(path)?;
         let said = format!("{} characters of {} go before the next message\n", text.chars().count(), path.display());
         self.attached.push_str(&text);
         self.attached.push_str("\n\n");
@@ -537,7 +537,7 @@ impl Chat<'_> {
         let settings = self.settings.values().map(|(name, value)| (name.to_string(), value)).collect();
         let tools = self.style.tools.as_ref().and_then(|tools| serde_json::from_str(&tools.dump()).ok());
         super::files::check(path)?;
-        Saved::new(&self.talk, tools, settings).write(path)?;
+        SavedConversation::new(&self.talk, tools, settings).write(path)?;
         if self.talk.messages().iter().any(|m| m.content.contains(MARK)) {
             self.screen.note("[pictures and sounds are not saved, only where they stood]");
         }
@@ -545,7 +545,7 @@ impl Chat<'_> {
     }
 
     fn load(&mut self, path: &Path) -> Result<String> {
-        let (saved, talk) = Saved::read(path)?;
+        let (saved, talk) = SavedConversation::read(path)?;
         let mut settings = self.settings.clone();
         for (name, value) in &saved.settings {
             settings.change(name, value).map_err(|what| Error::file(path, "not_a_conversation", what))?;

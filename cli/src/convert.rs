@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use pumex_convert::{Conversion, FileType, Options, Report};
+use pumex_convert::{Conversion, ConversionOptions, ConversionReport, FileType};
 use pumex_gguf::{Error, Result};
 use pumex_model::quantize::{folder, recipe};
 use serde_json::json;
 
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// Options of `convert`.
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ pub fn failure(error: pumex_convert::Error) -> Error {
 ///
 /// # Errors
 /// Tensors that cannot be converted; a full disk.
-pub fn write(conversion: &Conversion, output: &Path, stop: &AtomicBool) -> Result<Option<Report>> {
+pub fn write(conversion: &Conversion, output: &Path, stop: &AtomicBool) -> Result<Option<ConversionReport>> {
     let mut file = files::create(output)?;
     let bar = session::bar("writing", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} left");
     bar.set_length(conversion.len_bytes());
@@ -73,9 +73,9 @@ pub fn write(conversion: &Conversion, output: &Path, stop: &AtomicBool) -> Resul
 }
 
 /// Converts a folder.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let named = args.weight_type.as_deref();
-    let simple = named.and_then(FileType::named);
+    let simple = named.and_then(FileType::from_name);
     let mixture = match named.filter(|_| simple.is_none()) {
         Some(name) => Some(recipe::find(name).ok_or_else(|| {
             let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
@@ -84,7 +84,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         None => None,
     };
     let file_type = if mixture.is_some() { Some(FileType::F32) } else { simple };
-    let options = Options { file_type, pre: args.pre.clone(), base: args.base.clone() };
+    let options = ConversionOptions { file_type, pre: args.pre.clone(), base: args.base.clone() };
     let mut conversion = Conversion::new(&args.dir, &options).map_err(failure)?;
     if let Some(recipe) = mixture {
         folder::retype(&mut conversion, recipe, &args.dir)?;
@@ -94,7 +94,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         files::reads(&args.dir.join(name));
     }
     let begun = Instant::now();
-    let Some(report) = write(&conversion, &args.output, stop)? else { return Ok(End::Interrupted) };
+    let Some(report) = write(&conversion, &args.output, stop)? else { return Ok(CommandEnd::Interrupted) };
     let seconds = begun.elapsed().as_secs_f64();
     let bits = 8.0 * conversion.len_bytes() as f64 / report.weights.max(1) as f64;
     if args.json {
@@ -102,13 +102,13 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             "file": args.output.display().to_string(), "class": conversion.class, "tensors": conversion.tensors().len(),
             "weights": report.weights, "bytes": report.bytes, "bits_per_weight": bits, "seconds": seconds,
         }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let (path, mib) = (args.output.display(), report.bytes as f64 / f64::from(1 << 20));
     let (class, count) = (&conversion.class, conversion.tensors().len());
-    files::told(
+    files::report_written(
         &args.output,
         &format!("{path}: {class}, {count} tensors, {mib:.2} MiB ({bits:.2} bits per weight) in {seconds:.2} s\n"),
     )?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

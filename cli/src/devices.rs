@@ -7,7 +7,7 @@ use pumex_lower::policy;
 use pumex_vk as vk;
 use serde_json::{json, Value};
 
-use super::{output, End};
+use super::{output, CommandEnd};
 
 /// Options of `devices`.
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Prints the devices.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     // Without a loader there is still the CPU.
     let mut list = vk::list().unwrap_or_else(|error| {
         output::say(format_args!("note: {error}\n"));
@@ -37,7 +37,7 @@ pub fn main(args: &Args) -> Result<End> {
     if args.json {
         count_cores(&mut list);
     }
-    let preferred = vk::preferred(&list);
+    let preferred = vk::choose_device(&list);
     let mut devices = serde_json::to_value(&list).map_err(|e| Error::Request(format!("JSON: {e}")))?;
     for (index, device) in devices.as_array_mut().into_iter().flatten().enumerate() {
         device["default"] = (preferred == Some(index)).into();
@@ -58,7 +58,7 @@ pub fn main(args: &Args) -> Result<End> {
     }
     if args.json {
         output::json(&devices)?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let cell = |device: &Value, key: &str| match &device[key] {
         Value::String(text) => text.clone(),
@@ -102,7 +102,7 @@ pub fn main(args: &Args) -> Result<End> {
             output::say(format_args!("note: {} is used without subgroups, which is slower: {why}\n", device.name));
         }
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Has devices whose drivers do not tell how many multiprocessors they have show how many workgroups run at once.
@@ -112,7 +112,7 @@ fn count_cores(list: &mut [vk::Caps]) {
     {
         let select = vk::Select::Index(index);
         let counted = vk::Device::open(&vk::Options { select, ..vk::Options::default() })
-            .and_then(|opened| engine::occupancy::known(&opened));
+            .and_then(|opened| engine::occupancy::load_or_measure_cores(&opened));
         match counted {
             Ok(cores) => caps.measured_cores = Some(cores),
             Err(error) => output::say(format_args!("note: {}: {error}\n", caps.name)),
@@ -121,16 +121,16 @@ fn count_cores(list: &mut [vk::Caps]) {
 }
 
 /// Tests every device; a line for each type of weights.
-fn self_test(list: &[vk::Caps]) -> Result<End> {
+fn self_test(list: &[vk::Caps]) -> Result<CommandEnd> {
     for (index, caps) in list.iter().enumerate().filter(|(_, caps)| caps.missing().is_none()) {
         let select = vk::Select::Index(index);
         let opened = vk::Device::open(&vk::Options { select, ..vk::Options::default() })?;
-        let device = opened.chosen_by(policy::as_used(caps.clone()));
+        let device = opened.with_caps(policy::as_used(caps.clone()));
         output::text(&format!("{}\n", caps.name))?;
         engine::selftest::all(&device, &mut |recipe, found| {
             let wrong = found.wrong.iter().map(|kernel| format!(", wrong: {kernel}")).collect::<String>();
             output::text(&format!("  {recipe:<8} error {:.1e}{wrong}\n", found.before))
         })?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

@@ -6,14 +6,14 @@ use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use pumex_dialogue::diffusion::{generate, Algorithm, Schedule, Settings, ARCHS};
+use pumex_dialogue::diffusion::{generate, Algorithm, DiffusionSettings, Schedule, ARCHS};
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::sample::{Sampler, SamplerOptions};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
 use super::options::EngineArgs;
-use super::{output, session, End};
+use super::{output, session, CommandEnd};
 
 /// Positions of a window unless they are told.
 const WINDOW: usize = 512;
@@ -25,7 +25,7 @@ pub struct DiffusionArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     diffusion_steps: Option<u32>,
     /// Diffusion: steps take a share of all masks, by times between 1 and this [default: 0.001, without --diffusion-block-length]
-    #[arg(long, value_name = "X", value_parser = super::values::finite, conflicts_with = "diffusion_block_length")]
+    #[arg(long, value_name = "X", value_parser = super::sampler_values::finite, conflicts_with = "diffusion_block_length")]
     diffusion_eps: Option<f32>,
     /// Diffusion: steps fill blocks of so many positions, one after the other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -35,13 +35,13 @@ pub struct DiffusionArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4))]
     diffusion_algorithm: Option<u32>,
     /// Diffusion: masks are drawn by that probability or distance at this temperature; 0 takes the first [default: 0]
-    #[arg(long, value_name = "X", value_parser = super::values::positive)]
+    #[arg(long, value_name = "X", value_parser = super::sampler_values::positive)]
     diffusion_alg_temp: Option<f32>,
     /// Diffusion: logits go so many times further from those without the prompt; 0 is off [default: 0]
-    #[arg(long, value_name = "X", value_parser = super::values::positive)]
+    #[arg(long, value_name = "X", value_parser = super::sampler_values::positive)]
     diffusion_cfg_scale: Option<f32>,
     /// Diffusion: 1 adds Gumbel noise to the first position's logits, as llama.cpp does [default: 0]
-    #[arg(long, value_name = "X", value_parser = super::values::finite)]
+    #[arg(long, value_name = "X", value_parser = super::sampler_values::finite)]
     diffusion_add_gumbel_noise: Option<f32>,
     /// Diffusion: show the text on stderr before each step
     #[arg(long)]
@@ -50,7 +50,7 @@ pub struct DiffusionArgs {
 
 impl DiffusionArgs {
     /// A flag that was given.
-    fn given(&self) -> Option<&'static str> {
+    fn first_flag_given(&self) -> Option<&'static str> {
         let flags = [
             (self.diffusion_steps.is_some(), "--diffusion-steps"),
             (self.diffusion_eps.is_some(), "--diffusion-eps"),
@@ -73,7 +73,7 @@ impl DiffusionArgs {
         if ARCHS.contains(&arch) {
             return Ok(true);
         }
-        match self.given() {
+        match self.first_flag_given() {
             Some(flag) => {
                 let archs = ARCHS.join(", ");
                 Err(Error::Usage(format!("{flag}: expected a model that writes by diffusion ({archs}), found {arch}")))
@@ -83,18 +83,18 @@ impl DiffusionArgs {
     }
 
     /// The settings for a window of so many positions.
-    fn settings(&self, gguf: &Gguf, window: usize, options: &SamplerOptions) -> Result<Settings> {
+    fn settings(&self, gguf: &Gguf, window: usize, options: &SamplerOptions) -> Result<DiffusionSettings> {
         let key = "tokenizer.ggml.mask_token_id";
         let mask = gguf.meta().u32(key)?;
         let length = self.diffusion_block_length.map(|n| n as usize);
-        Ok(Settings {
+        Ok(DiffusionSettings {
             steps: self.diffusion_steps.unwrap_or(128) as usize,
             window,
             seed: Sampler::new(options.clone()).seed() as u32, // of which the generators take 32 bits
             temperature: options.temperature,
             top_k: options.top_k,
             top_p: options.top_p,
-            algorithm: self.diffusion_algorithm.and_then(Algorithm::numbered).unwrap_or(Algorithm::Confidence),
+            algorithm: self.diffusion_algorithm.and_then(Algorithm::from_number).unwrap_or(Algorithm::Confidence),
             schedule: length.map_or(Schedule::Times(self.diffusion_eps.unwrap_or(1e-3)), Schedule::Blocks),
             algorithm_temperature: self.diffusion_alg_temp.unwrap_or(0.0),
             guidance: self.diffusion_cfg_scale.unwrap_or(0.0),
@@ -106,7 +106,7 @@ impl DiffusionArgs {
 }
 
 /// What a run gives beside its flags of diffusion.
-pub struct Given<'a> {
+pub struct DiffusionSetup<'a> {
     /// The model.
     pub gguf: &'a Gguf,
     /// Where it runs.
@@ -131,8 +131,8 @@ pub struct Given<'a> {
 ///
 /// # Errors
 /// Settings that do not hold together; a window that does not fit; what a step says.
-pub fn main(args: &DiffusionArgs, given: Given<'_>) -> Result<End> {
-    let Given { gguf, mut engine, tokenizer, prompt, predict, n_ctx, options, json, stop } = given;
+pub fn main(args: &DiffusionArgs, given: DiffusionSetup<'_>) -> Result<CommandEnd> {
+    let DiffusionSetup { gguf, mut engine, tokenizer, prompt, predict, n_ctx, options, json, stop } = given;
     let info = pumex_engine::model_info(gguf)?;
     let room = n_ctx.unwrap_or(info.n_ctx_train) as usize;
     let told = engine.ubatch_size.map_or(WINDOW.min(room), |n| n as usize);
@@ -166,7 +166,7 @@ pub fn main(args: &DiffusionArgs, given: Given<'_>) -> Result<End> {
     if shows && !args.diffusion_visual {
         output::say(format_args!("\n"));
     }
-    let Some(ids) = ids else { return Ok(End::Interrupted) };
+    let Some(ids) = ids else { return Ok(CommandEnd::Interrupted) };
     let written = &ids[prompt.len()..];
     let plain: Vec<u32> = written.iter().copied().filter(|id| !tokenizer.is_control(*id)).collect();
     let (text, ms) = (tokenizer.decode(&plain), begun.elapsed().as_secs_f64() * 1e3);
@@ -181,7 +181,7 @@ pub fn main(args: &DiffusionArgs, given: Given<'_>) -> Result<End> {
             "seed": settings.seed,
             "device": runner.device(),
         }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     output::text(&text)?;
     output::text("\n")?;
@@ -191,5 +191,5 @@ pub fn main(args: &DiffusionArgs, given: Given<'_>) -> Result<End> {
         prompt.len(),
         written.len()
     ));
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use pumex_gguf::{Error, Result};
 
 use super::argv::COMMON;
-use super::{files, help, output, Cli, End};
+use super::{files, help, output, Cli, CommandEnd};
 
 /// Options of `completions`.
 #[derive(clap::Args)]
@@ -26,26 +26,26 @@ pub struct ManArgs {
 }
 
 /// Prints a shell's script.
-pub fn completions(args: &CompletionsArgs) -> Result<End> {
+pub fn completions(args: &CompletionsArgs) -> Result<CommandEnd> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "pumex", &mut script);
     output::text(&with_aliases(&String::from_utf8_lossy(&script), args.shell))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Prints the page, or writes all of them.
-pub fn man(args: &ManArgs) -> Result<End> {
+pub fn man(args: &ManArgs) -> Result<CommandEnd> {
     let Some(folder) = &args.out else {
         let mut page = Vec::new();
-        rendered(help::described(Cli::command()), &mut page).map_err(|e| Error::io("stdout".as_ref(), e))?;
+        render_page(help::arrange_help(Cli::command()), &mut page).map_err(|e| Error::io("stdout".as_ref(), e))?;
         output::text(&String::from_utf8_lossy(&page))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     };
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let mut command = help::described(Cli::command()).disable_help_subcommand(true);
+    let mut command = help::arrange_help(Cli::command()).disable_help_subcommand(true);
     command.build();
     pages(command, folder)?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Writes the page of a command and those of its own ones.
@@ -54,14 +54,14 @@ fn pages(command: clap::Command, folder: &Path) -> Result<()> {
     own.into_iter().try_for_each(|own| pages(own, folder))?;
     let name = clap_mangen::Man::new(command.clone()).get_filename();
     let (path, mut page) = (folder.join(name), Vec::new());
-    rendered(command, &mut page).map_err(|e| Error::io(&path, e))?;
+    render_page(command, &mut page).map_err(|e| Error::io(&path, e))?;
     let mut out = files::create(&path)?;
     out.write(&page)?;
     out.finish()
 }
 
 /// A page, with examples, variables of the environment and exit codes.
-fn rendered(command: clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
+fn render_page(command: clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
     let lines = help::examples(command.get_name());
     let variables: Vec<(String, String)> = command
         .get_arguments()

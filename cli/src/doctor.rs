@@ -7,7 +7,7 @@ use pumex_gguf::Result;
 use pumex_vk as vk;
 use serde_json::{json, Value};
 
-use super::{fetch, output, End};
+use super::{fetch, output, CommandEnd};
 
 /// Options of `doctor`.
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ fn memory(key: &str) -> Option<u64> {
 }
 
 /// What was found.
-struct Found {
+struct Diagnosis {
     /// Devices, as `pumex devices` has them.
     devices: Vec<vk::Caps>,
     /// Why there are none.
@@ -39,20 +39,20 @@ struct Found {
 }
 
 /// Looks, and tells.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     let (devices, failure) = match vk::list() {
         Ok(devices) => (devices, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let preferred = vk::preferred(&devices);
+    let preferred = vk::choose_device(&devices);
     let caches = fetch::caches();
-    let found = Found { devices, failure, preferred, caches };
+    let found = Diagnosis { devices, failure, preferred, caches };
     if args.json {
         output::json(&found.as_json())?;
     } else {
         output::text(&found.as_text())?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Bytes of all files below a folder, links not followed.
@@ -82,7 +82,7 @@ fn billions(bytes: u64) -> u64 {
     (bytes as f64 * 0.9 / (4.9 / 8.0) / 1e9) as u64
 }
 
-impl Found {
+impl Diagnosis {
     /// Where a model runs without --device, and bytes that it may take.
     fn place(&self) -> (String, Option<u64>) {
         match self.preferred.and_then(|index| self.devices.get(index)) {

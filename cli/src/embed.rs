@@ -3,18 +3,15 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use pumex_dialogue::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
+use pumex_dialogue::embedding::{check, embed, normalize_vector, pair, ClassifierHead, Pooling, Steps};
 use pumex_engine::conversation::check_ids;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::adapters::AdapterArgs;
-use super::input::PromptArgs;
-use super::media::MediaArgs;
-use super::options::{EngineArgs, ModelArgs};
-use super::{files, output, session, End};
+use super::prompted_model::PromptedModelArgs;
+use super::{files, output, session, CommandEnd};
 
 /// [`Pooling`], as flags name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -44,15 +41,7 @@ fn ids(text: &str) -> std::result::Result<Ids, String> {
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    media: MediaArgs,
-    #[command(flatten)]
-    prompt: PromptArgs,
+    input: PromptedModelArgs,
     /// Texts, instead of -p, -f or stdin
     #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file", "tokens"])]
     texts: Vec<String>,
@@ -98,8 +87,8 @@ impl Args {
         if !self.texts.is_empty() {
             return Ok(self.texts.clone());
         }
-        let text = self.prompt.required()?;
-        let separator = self.embd_separator.as_deref().map(super::input::unescape);
+        let text = self.input.prompt.require_text()?;
+        let separator = self.embd_separator.as_deref().map(super::prompt_source::unescape);
         let separator = separator.or(self.lines.then(|| "\n".to_string())).filter(|s| !s.is_empty());
         let Some(separator) = separator else { return Ok(vec![text]) };
         let parts: Vec<String> = text.split(&separator).filter(|t| !t.is_empty()).map(String::from).collect();
@@ -111,29 +100,29 @@ impl Args {
 }
 
 /// Gives the vectors, or the scores.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
-    if !args.media.is_empty() {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
+    if !args.input.media.is_empty() {
         return encode_media(args);
     }
-    if args.media.projector.mmproj.is_some() || args.media.projector.mmproj_url.is_some() {
+    if args.input.media.projector.mmproj.is_some() || args.input.media.projector.mmproj_url.is_some() {
         let what = "--mmproj: expected --image FILE or --audio FILE beside it, found neither";
         return Err(Error::Usage(what.into()));
     }
-    let gguf = args.adapters.attach(session::open(&args.model)?)?;
+    let gguf = args.input.open()?;
     let plan = model::plan(&gguf)?;
     let (n_vocab, plan) = (plan.n_ids(), plan.embedding());
     let ahead = plan.looks_ahead();
-    let (pooling, head) = (args.pooling(&gguf)?, Head::read(&gguf, plan.n_vocab, ahead)?);
+    let (pooling, head) = (args.pooling(&gguf)?, ClassifierHead::read(&gguf, plan.n_vocab, ahead)?);
     if pooling == Pooling::Rank && !head.ranks() {
         let what = "cls.weight, cls.output.weight: expected one of them for scores, found neither";
         return Err(Error::file(gguf.path(), "missing_tensor", what));
     }
-    let texts = encoded(args, &gguf)?;
+    let texts = encode_texts(args, &gguf)?;
     texts.iter().try_for_each(|ids| check_ids(ids, n_vocab))?;
     let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
     let longest = lens.iter().copied().max().unwrap_or(1);
     let number = |n: usize| u32::try_from(n).map_err(|_| Error::Request(format!("{n} tokens are too many")));
-    let mut engine = args.engine.clone();
+    let mut engine = args.input.engine.clone();
     engine.embeds = true;
     if ahead {
         // All of a text must stand in one step.
@@ -144,15 +133,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // Before the work, so that a name that cannot be written to does not cost it.
     let file = args.out.as_deref().map(files::create).transpose()?;
     let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
-    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(End::Interrupted) };
+    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else {
+        return Ok(CommandEnd::Interrupted);
+    };
     found.iter().try_for_each(|of| check(of))?;
     let device = runner.device();
     if args.rerank.is_some() {
-        let scores: Vec<_> = found.iter().enumerate().map(|(i, of)| scored(i, of.first(), &head)).collect();
+        let scores: Vec<_> = found.iter().enumerate().map(|(i, of)| scores_json(i, of.first(), &head)).collect();
         output::json(&json!({ "scores": scores, "tokens": lens, "device": device }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
-    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, args.embd_normalize) };
+    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalize_vector(v, args.embd_normalize) };
     let vectors: Vec<Vec<f32>> = found.into_iter().flatten().map(scale).collect();
     let width = vectors.first().map_or(0, Vec::len);
     let (Some(path), Some(mut file)) = (&args.out, file) else {
@@ -162,26 +153,27 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             "embeddings": vectors, "pooling": pooling, "width": width, "texts": lens, "tokens": tokens, "device": device,
         });
         output::json(&all)?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     file.write(&bytes)?;
     file.finish()?;
     output::say(format_args!("wrote {} x {width} floats to {}\n", vectors.len(), path.display()));
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Gives the rows that a projector makes of media; no model is needed.
-fn encode_media(args: &Args) -> Result<End> {
-    let model = args.model.model.as_deref();
+fn encode_media(args: &Args) -> Result<CommandEnd> {
+    let model = args.input.model.model.as_deref();
     let projector = args
+        .input
         .media
         .projector
-        .open(&args.model, model, &args.engine)?
+        .open(&args.input.model, model, &args.input.engine)?
         .ok_or_else(|| Error::Usage("--image, --audio: expected a projector (--mmproj FILE), found none".into()))?;
     let file = args.out.as_deref().map(files::create).transpose()?;
     let (mut vectors, mut width) = (Vec::new(), 0);
-    for medium in args.media.files()? {
+    for medium in args.input.media.files()? {
         let (rows, wide) = projector.rows(&medium)?;
         (vectors, width) = ([vectors, rows].concat(), wide);
     }
@@ -189,17 +181,17 @@ fn encode_media(args: &Args) -> Result<End> {
     let (Some(path), Some(mut file)) = (&args.out, file) else {
         let rows: Vec<&[f32]> = vectors.chunks(width.max(1)).collect();
         output::json(&json!({ "embeddings": rows, "width": width, "tokens": n, "device": projector.device()? }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flat_map(|x| x.to_le_bytes()).collect();
     file.write(&bytes)?;
     file.finish()?;
     output::say(format_args!("wrote {n} x {width} floats to {}\n", path.display()));
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// A text's scores: the first, and all by name where there are several.
-fn scored(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::Value {
+fn scores_json(index: usize, scores: Option<&Vec<f32>>, head: &ClassifierHead) -> serde_json::Value {
     let scores = scores.map(Vec::as_slice).unwrap_or_default();
     let first = scores.first().copied().unwrap_or_default();
     if scores.len() < 2 {
@@ -210,7 +202,7 @@ fn scored(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::V
 }
 
 /// The texts as ids.
-fn encoded(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
+fn encode_texts(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
     if !args.tokens.is_empty() {
         return Ok(args.tokens.iter().map(|ids| ids.0.clone()).collect());
     }

@@ -11,7 +11,7 @@ use pumex_vk::{Caps, Select};
 use std::path::Path;
 
 use super::options::{EngineArgs, SourceArgs};
-use super::{output, session, End};
+use super::{output, session, CommandEnd};
 
 /// Options of `explain`.
 #[derive(clap::Args)]
@@ -84,9 +84,9 @@ fn caps(args: &Args) -> Result<Caps> {
 }
 
 /// Prints what would run.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     let gguf = session::open_source(&args.model)?;
-    let caps = args.engine.options(None).left_of(caps(args)?);
+    let caps = args.engine.options(None).mask_capabilities(caps(args)?);
     if args.fit {
         return fit(&gguf, &caps, args);
     }
@@ -110,17 +110,17 @@ pub fn main(args: &Args) -> Result<End> {
     } else {
         output::text(&as_text(&caps, &explained))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// What the model would take of the device's memory.
-fn fit(gguf: &Gguf, caps: &Caps, args: &Args) -> Result<End> {
+fn fit(gguf: &Gguf, caps: &Caps, args: &Args) -> Result<CommandEnd> {
     let mut options = args.engine.options(args.ctx_size);
     options.n_seqs = args.parallel.unwrap_or(1);
     let fit = engine::fit::fit(gguf, caps, &options)?;
     if args.json {
         output::json(&serde_json::json!({ "device": caps.name, "fit": fit }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let mut rows = vec![["what", "bytes", "where"].map(String::from).to_vec()];
     for share in fit.shares.iter().filter(|share| share.bytes > 0) {
@@ -132,7 +132,7 @@ fn fit(gguf: &Gguf, caps: &Caps, args: &Args) -> Result<End> {
         "device: {}\n{table}{taken} bytes once loaded, of {free} that are free\ncontext: {} positions; {} would fit\n",
         caps.name, fit.n_ctx, fit.longest
     ))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// An op a line, and under it a line for each of its dispatches.
@@ -142,7 +142,7 @@ fn as_text(caps: &Caps, explained: &Explained) -> String {
         out += &format!("{op}\n");
         for d in explained.dispatches.iter().filter(|d| d.op == i) {
             out += &format!("    {}\n", line(d));
-            out += &chosen(d).map_or(String::new(), |why| format!("        {why}\n"));
+            out += &explain_choice(d).map_or(String::new(), |why| format!("        {why}\n"));
         }
     }
     let bytes: u64 = explained.dispatches.iter().map(|d| d.read_bytes).sum();
@@ -152,7 +152,7 @@ fn as_text(caps: &Caps, explained: &Explained) -> String {
 }
 
 /// The row that gave the kernel's shape, and why kernels before it were passed over.
-fn chosen(d: &DispatchText) -> Option<String> {
+fn explain_choice(d: &DispatchText) -> Option<String> {
     let taken = d.variants.iter().position(|v| v.passed_over.is_none())?;
     let row = d.variants[taken].row.as_ref().map(|(name, evidence)| format!("row \"{name}\" ({evidence})"));
     let passed =

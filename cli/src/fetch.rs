@@ -15,7 +15,7 @@ use super::options::ModelArgs;
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Downloads end when this flag is set.
-pub fn stopped_by(flag: &Arc<AtomicBool>) {
+pub fn set_stop_flag(flag: &Arc<AtomicBool>) {
     // Called once.
     let _ = STOP.set(Arc::clone(flag));
 }
@@ -38,7 +38,7 @@ pub fn caches() -> Vec<(&'static str, PathBuf)> {
 }
 
 /// The flags, or where none names a model, what the environment names.
-fn asked(args: &ModelArgs) -> ModelArgs {
+fn model_flags_or_environment(args: &ModelArgs) -> ModelArgs {
     let mut asked = args.clone();
     if asked.model.is_none() && asked.hf_repo.is_none() && asked.model_url.is_none() {
         asked.model = variable("LLAMA_ARG_MODEL").map(PathBuf::from);
@@ -61,10 +61,10 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
             "--hf-file: expected a repository beside it (-hf USER/REPO), found none".into(),
         ));
     }
-    let args = asked(args);
+    let args = model_flags_or_environment(args);
     let found = match (&args.hf_repo, &args.model_url) {
-        (Some(repo), _) => download::wanted(&args, &Wanted::Model(repo))?,
-        (None, Some(url)) => download::wanted(&args, &Wanted::Url(url))?,
+        (Some(repo), _) => download::find_in_cache(&args, &FetchTarget::Model(repo))?,
+        (None, Some(url)) => download::find_in_cache(&args, &FetchTarget::Url(url))?,
         (None, None) => args.model,
     };
     let found = found.map(|path| if path.is_dir() { folder(&path) } else { Ok(path) }).transpose()?;
@@ -80,7 +80,7 @@ fn folder(dir: &Path) -> Result<PathBuf> {
 }
 
 /// What is fetched.
-enum Wanted<'a> {
+enum FetchTarget<'a> {
     /// The model of a repository.
     Model(&'a str),
     /// The projector of a repository.
@@ -94,9 +94,9 @@ enum Wanted<'a> {
 /// # Errors
 /// All that a download may fail of.
 pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
-    let args = asked(args);
+    let args = model_flags_or_environment(args);
     let found = match &args.hf_repo {
-        Some(repo) => download::wanted(&args, &Wanted::Projector(repo))?,
+        Some(repo) => download::find_in_cache(&args, &FetchTarget::Projector(repo))?,
         None => None,
     };
     found.iter().for_each(|path| super::files::reads(path));
@@ -108,7 +108,7 @@ pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
 /// # Errors
 /// All that a download may fail of.
 pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
-    let found = download::wanted(&asked(args), &Wanted::Url(url))?;
+    let found = download::find_in_cache(&model_flags_or_environment(args), &FetchTarget::Url(url))?;
     found.iter().for_each(|path| super::files::reads(path));
     Ok(found)
 }
@@ -121,14 +121,14 @@ mod download {
         Vec::new()
     }
 
-    pub fn wanted(_: &ModelArgs, _: &Wanted<'_>) -> Result<Option<PathBuf>> {
+    pub fn find_in_cache(_: &ModelArgs, _: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
         Err(pumex_gguf::Error::Request(what.into()))
     }
 }
 
 #[cfg(feature = "download")]
-pub use download::{failure, settings, watched};
+pub use download::{failure, run_with_progress, settings};
 
 #[cfg(feature = "download")]
 mod download {
@@ -136,7 +136,7 @@ mod download {
     use crate::{output, session, signals};
     use indicatif::ProgressBar;
     use pumex_gguf::Error;
-    use pumex_hub::{Event, Settings, Watch};
+    use pumex_hub::{Event, HubSettings, Watch};
 
     /// What went wrong, as the program tells it.
     pub fn failure(error: pumex_hub::Error) -> Error {
@@ -150,9 +150,9 @@ mod download {
     ///
     /// # Errors
     /// Variables that say what cannot be.
-    pub fn settings(token: Option<&str>, offline: bool) -> Result<Settings> {
+    pub fn settings(token: Option<&str>, offline: bool) -> Result<HubSettings> {
         let settings =
-            Settings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(token.map(str::to_string)));
+            HubSettings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(token.map(str::to_string)));
         let mut settings = settings.map_err(failure)?;
         settings.offline |= offline;
         Ok(settings)
@@ -167,12 +167,12 @@ mod download {
     ///
     /// # Errors
     /// What the work fails of.
-    pub fn watched<T>(work: impl FnOnce(&mut Watch<'_>) -> pumex_hub::Result<T>) -> Result<T> {
+    pub fn run_with_progress<T>(work: impl FnOnce(&mut Watch<'_>) -> pumex_hub::Result<T>) -> Result<T> {
         let bar = session::bar("downloading", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         let never = AtomicBool::new(false);
         let stop = STOP.get().map_or(&never, |stop| stop);
         let mut begun = String::new();
-        let mut tell = |event: Event<'_>| told(&bar, &mut begun, event);
+        let mut tell = |event: Event<'_>| show_event(&bar, &mut begun, event);
         let done = work(&mut Watch { tell: &mut tell, stop });
         bar.finish_and_clear();
         if matches!(done, Err(pumex_hub::Error::Stopped)) {
@@ -183,16 +183,16 @@ mod download {
     }
 
     /// A file in the cache.
-    pub fn wanted(args: &ModelArgs, wanted: &Wanted<'_>) -> Result<Option<PathBuf>> {
+    pub fn find_in_cache(args: &ModelArgs, wanted: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let settings = settings(args.hf_token.as_deref(), args.offline)?;
-        watched(|watch| match *wanted {
-            Wanted::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
-            Wanted::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
-            Wanted::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
+        run_with_progress(|watch| match *wanted {
+            FetchTarget::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
+            FetchTarget::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
+            FetchTarget::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
         })
     }
 
-    fn told(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
+    fn show_event(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
         match event {
             Event::Begins { name, total } => {
                 bar.set_length(total);

@@ -93,7 +93,7 @@ fn identity(path: &Path, _: &Metadata) -> Option<Identity> {
 
 /// What the process has open, such as stdin.
 #[cfg(unix)]
-fn opened(stream: impl std::os::fd::AsFd) -> Option<Metadata> {
+fn stream_metadata(stream: impl std::os::fd::AsFd) -> Option<Metadata> {
     std::fs::File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()
 }
 
@@ -141,7 +141,7 @@ fn parts(path: &Path) -> Vec<PathBuf> {
 /// An output that is an input.
 pub fn take(command: &clap::Command, given: &ArgMatches) -> Result<()> {
     #[cfg(unix)]
-    if let Some(meta) = opened(std::io::stdin()).filter(Metadata::is_file) {
+    if let Some(meta) = stream_metadata(std::io::stdin()).filter(Metadata::is_file) {
         add(Path::new("stdin"), &meta);
     }
     let args = || command.get_arguments().filter(|arg| names_files(arg));
@@ -204,9 +204,9 @@ pub fn create(path: &Path) -> Result<Replacing> {
 ///
 /// # Errors
 /// As for [`output::text`].
-pub fn told(path: &Path, text: &str) -> Result<()> {
+pub fn report_written(path: &Path, text: &str) -> Result<()> {
     #[cfg(unix)]
-    if let (Some(out), Ok(written)) = (opened(std::io::stdout()), std::fs::metadata(path)) {
+    if let (Some(out), Ok(written)) = (stream_metadata(std::io::stdout()), std::fs::metadata(path)) {
         if identity(path, &out) == identity(path, &written) {
             output::say(format_args!("{text}"));
             return Ok(());

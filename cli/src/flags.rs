@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use pumex_gguf::Result;
 use serde_json::{json, Value};
 
-use super::{argv, files, idle, output, Cli, End};
+use super::{argv, files, no_op_flags, output, Cli, CommandEnd};
 
 /// Options of `flags`.
 #[derive(clap::Args)]
@@ -15,7 +15,7 @@ pub struct Args {
 }
 
 /// Prints them.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     let mut cli = Cli::command();
     cli.build();
     let mut all: Vec<Value> = Vec::new();
@@ -26,7 +26,7 @@ pub fn main(args: &Args) -> Result<End> {
     }
     if args.json {
         output::json(&all)?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let mut rows = vec![["command", "flag", "other names", "no effect"].map(String::from).to_vec()];
     let cell = |value: &Value| value.as_str().unwrap_or_default().to_string();
@@ -38,7 +38,7 @@ pub fn main(args: &Args) -> Result<End> {
         vec![cell(&flag["command"]), cell(&flag["flag"]), names.join(" "), why]
     }));
     output::text(&output::table(&rows, &[false; 4]))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// What there is to say of a flag.
@@ -61,7 +61,7 @@ fn flag(command: &str, arg: &clap::Arg) -> Value {
     names.extend(arg.get_all_aliases().into_iter().flatten().map(|alias| format!("--{alias}")));
     names.sort();
     names.dedup();
-    let row = idle::of(command, long).next();
+    let row = no_op_flags::of(command, long).next();
     json!({
         "command": command,
         "flag": dashed,

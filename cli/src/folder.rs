@@ -50,7 +50,7 @@ mod convert {
     use super::*;
     use crate::convert::{failure, write};
     use crate::{output, signals};
-    use pumex_convert::{Conversion, Options};
+    use pumex_convert::{Conversion, ConversionOptions};
     use std::collections::hash_map::DefaultHasher;
     use std::hash::{Hash, Hasher};
 
@@ -88,7 +88,7 @@ mod convert {
         }
         std::fs::create_dir_all(&cache).map_err(|e| Error::io(&cache, e))?;
         output::say(format_args!("converting {} to {}, once\n", dir.display(), file.display()));
-        let conversion = Conversion::new(&whole, &Options::default()).map_err(failure)?;
+        let conversion = Conversion::new(&whole, &ConversionOptions::default()).map_err(failure)?;
         if write(&conversion, &file, stop)?.is_none() {
             signal_hook::low_level::exit(signals::code());
         }

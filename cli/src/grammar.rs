@@ -1,6 +1,6 @@
 //! Flags that say what the text may be: a grammar or a JSON schema.
 
-use pumex_dialogue::grammar::Source;
+use pumex_dialogue::grammar::GrammarSource;
 use pumex_gguf::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -31,12 +31,12 @@ impl Args {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn source(&self) -> Result<Option<Source>> {
+    pub fn source(&self) -> Result<Option<GrammarSource>> {
         Ok(match self {
-            Args { grammar: Some(text), .. } => Some(Source::Gbnf(text.clone())),
-            Args { grammar_file: Some(path), .. } => Some(Source::Gbnf(read(path)?)),
-            Args { json_schema: Some(text), .. } => Some(Source::JsonSchema(text.clone())),
-            Args { json_schema_file: Some(path), .. } => Some(Source::JsonSchema(read(path)?)),
+            Args { grammar: Some(text), .. } => Some(GrammarSource::Gbnf(text.clone())),
+            Args { grammar_file: Some(path), .. } => Some(GrammarSource::Gbnf(read(path)?)),
+            Args { json_schema: Some(text), .. } => Some(GrammarSource::JsonSchema(text.clone())),
+            Args { json_schema_file: Some(path), .. } => Some(GrammarSource::JsonSchema(read(path)?)),
             _ => None,
         })
     }

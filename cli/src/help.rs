@@ -318,7 +318,7 @@ pub fn examples(command: &str) -> Option<&'static [&'static str; 2]> {
 }
 
 /// Puts flags under their headings, leaves those that few people use out of `-h`, and ends help with examples.
-pub fn described(command: Command) -> Command {
+pub fn arrange_help(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|own| own.get_name().to_string()).collect();
     let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, one));
     command.after_help("pumex COMMAND -h has the flags that people use, pumex COMMAND --help all of them.")
@@ -371,7 +371,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
 }
 
 /// Words for a name that is none of a list, with the one that is meant, if it is near.
-pub fn expected(found: &str, names: &[&str]) -> String {
+pub fn expected_one_of(found: &str, names: &[&str]) -> String {
     let listed = format!("expected one of {}", names.join(", "));
     match nearest(found, names.iter().copied()) {
         Some(name) => format!("did you mean {name}? {listed}"),
@@ -391,6 +391,6 @@ mod tests {
         }
         assert_eq!(nearest("lama-8b", ["llama-8b", "qwen3-8b"]), Some("llama-8b"));
         assert_eq!((nearest("", names), nearest("float", names)), (None, None));
-        assert!(expected("Q4KM", &names).starts_with("did you mean Q4_K_M? expected one of Q4_K_M, "));
+        assert!(expected_one_of("Q4KM", &names).starts_with("did you mean Q4_K_M? expected one of Q4_K_M, "));
     }
 }

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumex_engine::conversation;
 use pumex_engine::conversation::PerplexityOptions;
-use pumex_gguf::imatrix::{Entry, Imatrix};
+use pumex_gguf::imatrix::{Imatrix, ImatrixEntry};
 use pumex_gguf::{Error, Result};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{files, output, session, End};
+use super::prompt_source::PromptArgs;
+use super::{files, output, session, CommandEnd};
 
 /// Options of `imatrix`.
 #[derive(clap::Args)]
@@ -41,11 +41,11 @@ pub struct Args {
 }
 
 /// Collects and writes, or shows.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     if let Some(path) = &args.show_statistics {
         return statistics(&Imatrix::open(path)?, args.json);
     }
-    let text = args.prompt.required()?;
+    let text = args.prompt.require_text()?;
     let gguf = session::open(&args.model)?;
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let add_bos = tokenizer.add_bos();
@@ -69,7 +69,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     bar.finish_and_clear();
     let mut made = made?;
     if stop.load(Ordering::Relaxed) {
-        return Ok(End::Interrupted);
+        return Ok(CommandEnd::Interrupted);
     }
     made.datasets = vec![args.prompt.source()];
     file.write(&made.to_gguf(args.ctx_size))?;
@@ -78,14 +78,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         output::json(&json!({"file": args.out, "entries": made.entries.len(), "chunks": made.chunks}))?;
     } else {
         let (entries, chunks) = (made.entries.len(), made.chunks);
-        files::told(&args.out, &format!("{}: {entries} matrices from {chunks} windows\n", args.out.display()))?;
+        files::report_written(
+            &args.out,
+            &format!("{}: {entries} matrices from {chunks} windows\n", args.out.display()),
+        )?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// What a matrix's importance looks like: sum, largest and smallest column, share of columns that carry nine tenths of the
 /// sum, and entropy over that of an even spread.
-fn describe(name: &str, entry: &Entry) -> serde_json::Value {
+fn describe(name: &str, entry: &ImatrixEntry) -> serde_json::Value {
     let mut mean: Vec<f64> = entry.mean.iter().map(|m| f64::from(*m)).collect();
     mean.sort_by(|a, b| b.total_cmp(a));
     let sum: f64 = mean.iter().sum();
@@ -104,14 +107,14 @@ fn describe(name: &str, entry: &Entry) -> serde_json::Value {
     })
 }
 
-fn statistics(imatrix: &Imatrix, as_json: bool) -> Result<End> {
+fn statistics(imatrix: &Imatrix, as_json: bool) -> Result<CommandEnd> {
     if imatrix.entries.is_empty() {
         return Err(Error::Request("the importance matrix has no entries".into()));
     }
     let rows: Vec<_> = imatrix.entries.iter().map(|(name, entry)| describe(name, entry)).collect();
     if as_json {
         output::json(&json!({"datasets": imatrix.datasets, "chunks": imatrix.chunks, "tensors": rows}))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let keys = ["tensor", "columns", "sum", "largest", "smallest", "carrying", "evenness"];
     let cell = |v: &serde_json::Value| match v {
@@ -122,5 +125,5 @@ fn statistics(imatrix: &Imatrix, as_json: bool) -> Result<End> {
     let mut table = vec![keys.map(String::from).to_vec()];
     table.extend(rows.iter().map(|row| keys.iter().map(|k| cell(&row[*k])).collect()));
     output::text(&output::table(&table, &[false, true, true, true, true, true, true]))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

@@ -5,7 +5,7 @@ use pumex_gguf::{type_name, Gguf, Result};
 use serde_json::{json, Map, Value};
 
 use super::options::ModelArgs;
-use super::{output, session, End};
+use super::{output, session, CommandEnd};
 
 /// Options of `inspect`.
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 /// Prints the file's description.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     let mut model = args.model.clone();
     model.model = args.path.clone().or(model.model);
     let gguf = session::open(&model)?;
@@ -30,7 +30,7 @@ pub fn main(args: &Args) -> Result<End> {
     } else {
         output::text(&as_text(&gguf))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 fn as_text(gguf: &Gguf) -> String {

@@ -4,7 +4,6 @@
 
 mod adapters;
 mod argv;
-mod aside;
 mod bench;
 #[cfg(feature = "serve")]
 mod bench_serve;
@@ -17,30 +16,33 @@ mod docs;
 mod doctor;
 mod embed;
 mod explain;
-mod facts;
 mod fetch;
 mod files;
 mod flags;
 mod folder;
 mod grammar;
 mod help;
-mod idle;
 mod imatrix;
-mod input;
 mod inspect;
 #[cfg(feature = "download")]
 mod library;
+mod llama_cpp_flags;
 mod logits;
 mod media;
 mod merge_lora;
+mod metadata_overrides;
+mod no_op_flags;
+mod ollama_sidecar;
 mod options;
 mod output;
-mod passed;
 mod perplexity;
 mod profile;
 mod prompt_cache;
+mod prompt_source;
+mod prompted_model;
 mod quantize;
 mod run;
+mod sampler_values;
 mod sampling;
 #[cfg(feature = "serve")]
 mod serve;
@@ -49,7 +51,6 @@ mod signals;
 mod template;
 mod tokenize;
 mod tune;
-mod values;
 mod variables;
 
 use std::io::IsTerminal;
@@ -141,7 +142,7 @@ enum Command {
 
 /// How a command ended without an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum CommandEnd {
     Done,
     Interrupted,
 }
@@ -160,7 +161,7 @@ pub fn main() -> ExitCode {
             Err(error) => ExitCode::from(error.exit_code()),
         };
     }
-    let mut described = help::described(Cli::command());
+    let mut described = help::arrange_help(Cli::command());
     let set = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     variables::add(&mut args, &mut notes, &mut described, &set.collect::<Vec<_>>());
     let given = described.try_get_matches_from_mut(std::iter::once(program).chain(args));
@@ -180,12 +181,12 @@ pub fn main() -> ExitCode {
         output::say(format_args!("note: {flag}\n"));
     }
     start_log(cli.verbose);
-    let stop = signals::flag().inspect(fetch::stopped_by);
+    let stop = signals::flag().inspect(fetch::set_stop_flag);
     let chosen = given.subcommand().and_then(|(name, given)| Some((described.find_subcommand(name)?, given)));
     let taken = chosen.map_or(Ok(()), |(command, given)| files::take(command, given));
     match taken.and(stop).and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
-        Ok(End::Done) => ExitCode::SUCCESS,
-        Ok(End::Interrupted) => ExitCode::from(signals::STOPPED as u8),
+        Ok(CommandEnd::Done) => ExitCode::SUCCESS,
+        Ok(CommandEnd::Interrupted) => ExitCode::from(signals::STOPPED as u8),
         Err(error) => {
             output::say(format_args!("error: {error}\n"));
             ExitCode::from(error.exit_code())
@@ -201,10 +202,10 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
 
 /// What to say of flags that have no effect.
 fn idle(given: &clap::ArgMatches) -> Vec<String> {
-    given.subcommand().map_or_else(Vec::new, |(command, given)| idle::told(command, given))
+    given.subcommand().map_or_else(Vec::new, |(command, given)| no_op_flags::describe_flags(command, given))
 }
 
-fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<End> {
+fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<CommandEnd> {
     match command {
         Command::Run(args) => run::main(*args, stop),
         #[cfg(feature = "serve")]

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use pumex_engine as engine;
 use pumex_gguf::{Error, Gguf, Result};
-use pumex_hub::{Folder, Kept};
+use pumex_hub::{CachedModel, LocalFolder};
 use serde_json::{json, Value};
 
-use super::{aside, fetch, output, End};
+use super::{fetch, ollama_sidecar, output, CommandEnd};
 
 /// Options of `pull`.
 #[derive(clap::Args)]
@@ -71,14 +71,14 @@ pub struct RmArgs {
 }
 
 /// Fetches a model.
-pub fn pull(args: &PullArgs) -> Result<End> {
+pub fn pull(args: &PullArgs) -> Result<CommandEnd> {
     let settings = fetch::settings(args.hf_token.as_deref(), false)?;
     let is_url = args.name.contains("://");
     if is_url && args.hf_file.is_some() {
         return Err(Error::Usage("--hf-file: expected a repository beside it, found a URL".into()));
     }
     let file = args.hf_file.as_deref();
-    let (path, projector) = fetch::watched(|watch| {
+    let (path, projector) = fetch::run_with_progress(|watch| {
         if is_url {
             return Ok((pumex_hub::fetch_url(&settings, &args.name, watch)?, None));
         }
@@ -89,7 +89,7 @@ pub fn pull(args: &PullArgs) -> Result<End> {
         Some(folder) => {
             let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
             let name = if is_url { stem } else { plain(&args.name) };
-            Folder::new(folder).add(&name, &path, projector.as_deref()).map_err(fetch::failure)?
+            LocalFolder::new(folder).add(&name, &path, projector.as_deref()).map_err(fetch::failure)?
         }
         None => path,
     };
@@ -101,7 +101,7 @@ pub fn pull(args: &PullArgs) -> Result<End> {
     } else {
         output::text(&format!("{}\n", path.display()))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// A model's name in a folder, where those of Ollama's registry stand alone, as its clients say them.
@@ -109,40 +109,40 @@ pub fn plain(name: &str) -> String {
     name.strip_prefix("ollama:").unwrap_or(name).to_string()
 }
 
-fn kept(models_dir: Option<&Path>) -> Result<Vec<Kept>> {
+fn list_cached(models_dir: Option<&Path>) -> Result<Vec<CachedModel>> {
     match models_dir {
         Some(folder) if !folder.is_dir() => {
             Err(Error::Usage(format!("--models-dir: expected a folder, found none at {}", folder.display())))
         }
-        Some(folder) => Ok(Folder::new(folder).models()),
-        None => Ok(pumex_hub::kept(&fetch::settings(None, true)?)),
+        Some(folder) => Ok(LocalFolder::new(folder).models()),
+        None => Ok(pumex_hub::list_cached_models(&fetch::settings(None, true)?)),
     }
 }
 
 /// Lists models.
-pub fn list(args: &ListArgs) -> Result<End> {
-    let found = kept(args.models_dir.as_deref())?;
+pub fn list(args: &ListArgs) -> Result<CommandEnd> {
+    let found = list_cached(args.models_dir.as_deref())?;
     if args.json {
         let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let one = |kept: &Kept| {
+        let one = |kept: &CachedModel| {
             json!({
                 "name": kept.name, "file": kept.file, "path": kept.path.display().to_string(), "bytes": kept.bytes,
                 "modified": kept.modified.map(seconds),
             })
         };
         output::json(&found.iter().map(one).collect::<Vec<Value>>())?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     if found.is_empty() {
         output::say(format_args!("no models yet; pumex pull ggml-org/gemma-3-1b-it-GGUF fetches one\n"));
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let mut rows = vec![["name", "size", "fetched", "file"].map(String::from).to_vec()];
     for kept in &found {
         rows.push(vec![kept.name.clone(), output::bytes(kept.bytes), ago(kept.modified), kept.file.clone()]);
     }
     output::text(&output::table(&rows, &[false, true, true]))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// How long ago, in the largest unit.
@@ -155,10 +155,10 @@ fn ago(time: Option<SystemTime>) -> String {
 }
 
 /// Shows a model.
-pub fn show(args: &ShowArgs) -> Result<End> {
-    let path = found(args)?;
+pub fn show(args: &ShowArgs) -> Result<CommandEnd> {
+    let path = find_file(args)?;
     let gguf = Gguf::open(&path)?;
-    let (said, meta) = (aside::read(&path).unwrap_or_default(), gguf.meta());
+    let (said, meta) = (ollama_sidecar::read(&path).unwrap_or_default(), gguf.meta());
     let info = engine::model_info(&gguf).ok();
     let text = |key: &str| meta.opt_str(key).ok().flatten().map(str::to_string);
     let template = text("tokenizer.chat_template").is_some();
@@ -174,7 +174,7 @@ pub fn show(args: &ShowArgs) -> Result<End> {
             "title": text("general.name"), "license": text("general.license"), "chat_template": template,
             "parameters": said["parameters"], "system": said["system"],
         }))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let mut rows: Vec<[String; 2]> = vec![["file".into(), path.display().to_string()]];
     let mut row = |key: &str, value: Option<String>| {
@@ -198,20 +198,20 @@ pub fn show(args: &ShowArgs) -> Result<End> {
     }
     let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
     output::text(&output::table(&rows, &[]))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// The file that a name or path means.
-fn found(args: &ShowArgs) -> Result<PathBuf> {
+fn find_file(args: &ShowArgs) -> Result<PathBuf> {
     let path = PathBuf::from(&args.name);
     if args.models_dir.is_none() && (path.is_file() || args.name.ends_with(".gguf")) {
         return Ok(path);
     }
     match &args.models_dir {
-        Some(folder) => Ok(Folder::new(folder).find(&args.name).map_err(fetch::failure)?.path),
+        Some(folder) => Ok(LocalFolder::new(folder).find(&args.name).map_err(fetch::failure)?.path),
         None => {
             let settings = fetch::settings(None, true)?;
-            fetch::watched(|watch| pumex_hub::fetch(&settings, &args.name, None, watch))
+            fetch::run_with_progress(|watch| pumex_hub::fetch(&settings, &args.name, None, watch))
         }
     }
 }
@@ -226,11 +226,11 @@ fn count(n: u64) -> String {
 }
 
 /// Removes models.
-pub fn remove(args: &RmArgs) -> Result<End> {
+pub fn remove(args: &RmArgs) -> Result<CommandEnd> {
     let mut told = Vec::new();
     for name in &args.names {
         let removed = match &args.models_dir {
-            Some(folder) => Folder::new(folder).remove(name),
+            Some(folder) => LocalFolder::new(folder).remove(name),
             None => pumex_hub::remove(&fetch::settings(None, true)?, name),
         };
         let removed = removed.map_err(fetch::failure)?;
@@ -243,5 +243,5 @@ pub fn remove(args: &RmArgs) -> Result<End> {
     if args.json {
         output::json(&told)?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

@@ -14,25 +14,14 @@ use pumex_step::RowOutput;
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::adapters::AdapterArgs;
-use super::input::PromptArgs;
-use super::media::MediaArgs;
-use super::options::{EngineArgs, ModelArgs};
-use super::{files, output, session, End};
+use super::prompted_model::PromptedModelArgs;
+use super::{files, output, session, CommandEnd};
 
 /// Options of `logits`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    media: MediaArgs,
-    #[command(flatten)]
-    prompt: PromptArgs,
+    input: PromptedModelArgs,
     /// Token ids in place of a text
     #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["prompt", "file"])]
     tokens: Vec<u32>,
@@ -45,8 +34,8 @@ pub struct Args {
 }
 
 /// Writes the file.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
-    let gguf = args.adapters.attach(session::open(&args.model)?)?;
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
+    let gguf = args.input.open()?;
     let plan = model::plan(&gguf)?;
     let feed = feed(args, &gguf, &plan)?;
     let ids = &feed.ids;
@@ -55,7 +44,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     let n_ctx = u32::try_from(ids.len()).map_err(|_| Error::Request(format!("{} tokens are too many", ids.len())))?;
     // What guards others' outputs should have no error of its own, where that costs only time.
-    let mut engine = args.engine.clone();
+    let mut engine = args.input.engine.clone();
     engine.exact_on_cpu = engine.activations.is_none();
     let alike = feed.media.iter().filter(|(_, medium)| medium.sees_itself()).map(|(_, medium)| medium.rows()).max();
     if let Some(most) = alike {
@@ -80,7 +69,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         output.logits.iter().try_for_each(|x| file.write(&x.to_le_bytes()))
     })?;
     if !whole {
-        return Ok(End::Interrupted);
+        return Ok(CommandEnd::Interrupted);
     }
     file.finish()?;
     if args.json {
@@ -95,7 +84,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     } else {
         output::say(format_args!("wrote {} x {} logits to {}\n", ids.len(), runner.n_vocab(), args.out.display()));
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// The prompt: ids, or a text with media in it.
@@ -104,11 +93,11 @@ fn feed(args: &Args, gguf: &Gguf, plan: &Plan) -> Result<Feed> {
         return Ok(Feed { ids: args.tokens.clone(), ..Feed::default() });
     }
     let tokenizer = Tokenizer::from_gguf(gguf)?;
-    let text = args.prompt.required()?;
-    if args.media.is_empty() {
+    let text = args.input.prompt.require_text()?;
+    if args.input.media.is_empty() {
         return Ok(Feed { ids: tokenizer.encode(&text, tokenizer.add_bos(), true)?, ..Feed::default() });
     }
-    let projector = args.media.projector.required(&args.model, gguf, &args.engine)?;
+    let projector = args.input.media.projector.require_projector(&args.input.model, gguf, &args.input.engine)?;
     let (n_embd, m_rope) = shape_of(gguf, plan)?;
-    projector.feed(&text, &args.media.files()?, &TextSide { tokenizer: &tokenizer, n_embd, m_rope })
+    projector.feed(&text, &args.input.media.files()?, &TextSide { tokenizer: &tokenizer, n_embd, m_rope })
 }

@@ -13,7 +13,7 @@ use pumex_model as model;
 use pumex_server::OpenProjector;
 use pumex_text::Tokenizer;
 
-use super::chat::Media;
+use super::chat::ChatMedia;
 use super::options::{EngineArgs, ModelArgs};
 use super::{fetch, files, output};
 
@@ -93,7 +93,7 @@ impl ProjectorArgs {
         }
         match (fetch::projector(args)?, model) {
             (Some(found), _) => Ok(Some(found)),
-            (None, Some(model)) => beside(model),
+            (None, Some(model)) => find_projector(model),
             (None, None) => Ok(None),
         }
     }
@@ -134,7 +134,7 @@ impl ProjectorArgs {
     ///
     /// # Errors
     /// As [`ProjectorArgs::open`]; none that is given or lies beside the model.
-    pub fn required(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Projector> {
+    pub fn require_projector(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Projector> {
         self.open(args, Some(gguf.path()), engine)?.ok_or_else(|| {
             let what =
                 "--image, --audio: expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
@@ -144,7 +144,7 @@ impl ProjectorArgs {
 }
 
 /// The projector's file in a model's folder.
-fn beside(model: &Path) -> Result<Option<PathBuf>> {
+fn find_projector(model: &Path) -> Result<Option<PathBuf>> {
     let folder = model.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(None) };
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -177,16 +177,16 @@ fn beside(model: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// A projector beside a model, and what it has to know of that.
-pub struct Beside {
+pub struct ModelProjector {
     projector: Projector,
     n_embd: usize,
     m_rope: bool,
 }
 
-impl Beside {
-    fn of(projector: Projector, gguf: &Gguf) -> Result<Beside> {
+impl ModelProjector {
+    fn of(projector: Projector, gguf: &Gguf) -> Result<ModelProjector> {
         let (n_embd, m_rope) = shape_of(gguf, &model::plan(gguf)?)?;
-        Ok(Beside { projector, n_embd, m_rope })
+        Ok(ModelProjector { projector, n_embd, m_rope })
     }
 
     /// Rows that a step must have room for, so that any picture fits.
@@ -210,8 +210,8 @@ impl Beside {
     ///
     /// # Errors
     /// A file that cannot be read, or is too large.
-    pub fn talk(self, media: &MediaArgs) -> Result<Media> {
-        Ok(Media::new(self.projector, (self.n_embd, self.m_rope), media.files()?))
+    pub fn talk(self, media: &MediaArgs) -> Result<ChatMedia> {
+        Ok(ChatMedia::new(self.projector, (self.n_embd, self.m_rope), media.files()?))
     }
 }
 
@@ -221,19 +221,19 @@ impl MediaArgs {
     ///
     /// # Errors
     /// Media without a projector; a projector that is named and cannot be used.
-    pub fn beside(
+    pub fn open_projector(
         &self,
         args: &ModelArgs,
         gguf: &Gguf,
         (engine, talks): (&EngineArgs, bool),
-    ) -> Result<Option<Beside>> {
+    ) -> Result<Option<ModelProjector>> {
         if !self.is_empty() {
-            return Beside::of(self.projector.required(args, gguf, engine)?, gguf).map(Some);
+            return ModelProjector::of(self.projector.require_projector(args, gguf, engine)?, gguf).map(Some);
         }
         if !talks {
             return Ok(None);
         }
-        self.projector.usable(args, gguf, engine)?.map(|projector| Beside::of(projector, gguf)).transpose()
+        self.projector.usable(args, gguf, engine)?.map(|projector| ModelProjector::of(projector, gguf)).transpose()
     }
 
     /// Whether there are media.

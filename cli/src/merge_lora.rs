@@ -9,7 +9,7 @@ use pumex_model::adapter::Deltas;
 use pumex_model::quantize::{recipe, Options, Plan};
 
 use super::adapters::LoraArgs;
-use super::{quantize, End};
+use super::{quantize, CommandEnd};
 
 /// Options of `merge-lora`.
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 /// Writes the file.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let recipe = match args.weight_type.as_deref().filter(|name| !name.eq_ignore_ascii_case("COPY")) {
         Some(name) => Some(recipe::find(name).ok_or_else(|| {
             let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use pumex_engine::cpu::{Numa, Settings};
+use pumex_engine::cpu::{FastSettings, Numa};
 use pumex_engine::{CacheType, Debug, DeviceChoice, Options, Override};
-use pumex_gguf::Access;
+use pumex_gguf::FileAccess;
 use pumex_lower::policy::{replaceable_kernels, ActivationQuant};
 use pumex_model::quantize::recipe;
 use pumex_model::quantize::recipe::Recipe;
@@ -16,8 +16,8 @@ use pumex_model::synthetic::Shape;
 use pumex_step::PIECE;
 use regex::Regex;
 
-use super::facts::FactArgs;
-use super::help::expected;
+use super::help::expected_one_of;
+use super::metadata_overrides::FactArgs;
 
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
@@ -54,8 +54,8 @@ pub struct ModelArgs {
 
 impl ModelArgs {
     /// How the file's bytes come into memory.
-    pub fn access(&self) -> Access {
-        Access { read: self.no_mmap, lock: self.mlock }
+    pub fn access(&self) -> FileAccess {
+        FileAccess { read: self.no_mmap, lock: self.mlock }
     }
 }
 
@@ -74,17 +74,17 @@ pub struct SourceArgs {
 
 fn shape(name: &str) -> std::result::Result<&'static Shape, String> {
     let names: Vec<&str> = synthetic::SHAPES.iter().map(|s| s.name).collect();
-    synthetic::find(name).ok_or_else(|| expected(name, &names))
+    synthetic::find(name).ok_or_else(|| expected_one_of(name, &names))
 }
 
 fn weight_type(name: &str) -> std::result::Result<&'static Recipe, String> {
     let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
-    recipe::find(name).ok_or_else(|| expected(name, &names))
+    recipe::find(name).ok_or_else(|| expected_one_of(name, &names))
 }
 
 /// Type of the KV cache's elements, by llama.cpp's names.
 fn cache_type(text: &str) -> std::result::Result<CacheType, String> {
-    CacheType::named(text).ok_or_else(|| expected(text, &CacheType::ALL.map(CacheType::name)))
+    CacheType::named(text).ok_or_else(|| expected_one_of(text, &CacheType::ALL.map(CacheType::name)))
 }
 
 fn activations(text: &str) -> std::result::Result<ActivationQuant, String> {
@@ -285,12 +285,12 @@ fn suspect(name: &str) -> Result<&'static str, String> {
 impl EngineArgs {
     /// The engine's options for one sequence of `n_ctx` positions (`None`: as many as the model was trained for).
     pub fn options(&self, n_ctx: Option<u32>) -> Options {
-        let options = self.made(n_ctx);
+        let options = self.to_options(n_ctx);
         tracing::debug!("engine: {options:?}");
         options
     }
 
-    fn made(&self, n_ctx: Option<u32>) -> Options {
+    fn to_options(&self, n_ctx: Option<u32>) -> Options {
         Options {
             device: device_choice(&self.device),
             n_ctx,
@@ -317,7 +317,7 @@ impl EngineArgs {
             },
             validation: self.validation,
             activations: self.activations,
-            cpu: Settings {
+            cpu: FastSettings {
                 threads: some(self.threads),
                 batch_threads: self.threads_batch.and_then(some),
                 in_place: self.no_repack,
@@ -335,7 +335,7 @@ impl EngineArgs {
         self.ubatch_size.unwrap_or(ROWS).min(self.batch_size)
     }
 
-    /// Those where the device has room, unless they were told.
+    /// Rows of a step where the device has room for more: the default, unless the user said how many.
     pub fn rows_with_room(&self) -> u32 {
         if self.ubatch_size.is_some() {
             return 0;
@@ -365,7 +365,7 @@ impl EngineArgs {
     }
 
     /// Which layers' experts stay on the CPU, of so many layers, and what other tensors go where: as llama-bench tells it.
-    pub fn told_places(&self, layers: usize) -> (usize, String) {
+    pub fn placement_text(&self, layers: usize) -> (usize, String) {
         let moe = if self.cpu_moe { layers } else { self.n_cpu_moe.unwrap_or(0) };
         let one = |o: &Override| format!("{}={}", o.pattern, if o.on_cpu { "CPU" } else { "GPU" });
         let others: Vec<String> = self.override_tensor.iter().map(one).collect();
@@ -373,7 +373,7 @@ impl EngineArgs {
     }
 
     /// The mask of processors in hexadecimal; 0x0 is none.
-    pub fn told_mask(&self) -> String {
+    pub fn mask_text(&self) -> String {
         let processors = self.cpu_mask.as_ref().map_or(&[][..], |p| &p.0);
         let digits = processors.iter().max().map_or(1, |most| most / 4 + 1);
         let digit =
@@ -404,7 +404,7 @@ impl EngineArgs {
     }
 }
 
-/// As many threads as asked for, if any.
+/// The number of threads that was asked for, none where it is the machine's choice.
 fn some(threads: i32) -> Option<usize> {
     // More than this is a slip, and would take the system's threads from others.
     let most = std::thread::available_parallelism().map_or(64, |n| 4 * n.get()).max(64);

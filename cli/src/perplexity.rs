@@ -11,9 +11,9 @@ use pumex_text::Tokenizer;
 use serde_json::json;
 
 use super::adapters::AdapterArgs;
-use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{files, output, session, End};
+use super::prompt_source::PromptArgs;
+use super::{files, output, session, CommandEnd};
 
 /// Options of `perplexity`.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 /// Scores the text.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let add_bos = tokenizer.add_bos();
@@ -55,7 +55,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // A base brings its own ids, so that the same positions are compared.
     let ids = match &base {
         Some(base) => base.ids(),
-        None => tokenizer.encode(&args.prompt.required()?, add_bos, false)?,
+        None => tokenizer.encode(&args.prompt.require_text()?, add_bos, false)?,
     };
     let ctx_size = base.as_ref().map_or(args.ctx_size, |base| base.n_ctx as u32);
     let bos = if add_bos { tokenizer.encode("", true, false)?.first().copied() } else { None };
@@ -116,7 +116,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         }
         output::text(&format!("\nFinal estimate: PPL = {:.4} +/- {:.5}\n", result.ppl, result.uncertainty))?;
     }
-    Ok(if interrupted { End::Interrupted } else { End::Done })
+    Ok(if interrupted { CommandEnd::Interrupted } else { CommandEnd::Done })
 }
 
 /// llama.cpp's blocks: perplexities, divergence, probabilities of the right token.

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex_engine as engine;
-use pumex_engine::profile::{Clocked, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
+use pumex_engine::profile::{Cost, OnCpu, Profile, ProfileOptions, Roof, TimedRunner, FLAG_OVER};
 use pumex_engine::{profile, ModelInfo};
 use pumex_gguf::{Error, Result};
 
 use super::adapters::AdapterArgs;
 use super::bench::PictureArgs;
 use super::options::{EngineArgs, SourceArgs};
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// Options of `profile`.
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ struct About {
 
 /// The JSON object.
 #[derive(serde::Serialize)]
-struct Report<'a> {
+struct ProfileReport<'a> {
     #[serde(flatten)]
     about: &'a About,
     #[serde(flatten)]
@@ -73,7 +73,7 @@ struct Report<'a> {
 }
 
 /// Measures and prints.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     if args.pictures.some() {
         return encoder::main(args);
     }
@@ -94,15 +94,15 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     let model = engine::model_info(&gguf)?;
     let sequences = args.parallel.unwrap_or(1);
-    let of = (n_ctx, sequences);
-    let (mut runner, roof): (Box<dyn Clocked + '_>, Roof) = match engine::device(&args.engine.options(None))? {
+    let room = session::SequenceRoom { n_ctx, n_seqs: sequences };
+    let (mut runner, roof): (Box<dyn TimedRunner + '_>, Roof) = match engine::device(&args.engine.options(None))? {
         Some(device) => {
             // Before the weights take the memory it needs.
-            let roof = Roof::gpu(engine::bandwidth::known(&device)?);
-            (Box::new(session::load_vulkan(&gguf, device, &args.engine, of, stop)?), roof)
+            let roof = Roof::gpu(engine::bandwidth::load_or_measure(&device)?);
+            (Box::new(session::load_vulkan(&gguf, device, &args.engine, room, stop)?), roof)
         }
         None => {
-            let runner = session::load_cpu(&gguf, &args.engine, of, stop)?;
+            let runner = session::load_cpu(&gguf, &args.engine, room, stop)?;
             let roof = Roof::cpu(runner.rates(rows as usize));
             (Box::new(OnCpu { runner, cache_types: args.engine.options(None).cache_types() }), roof)
         }
@@ -117,14 +117,14 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let repetitions = args.repetitions.unwrap_or(usual) as usize;
     let parallel = args.parallel.is_some();
     let (rows, depth) = (rows as usize, args.depth as usize);
-    let options = Options { rows, depth, repetitions, draw: args.draw, parallel };
+    let options = ProfileOptions { rows, depth, repetitions, draw: args.draw, parallel };
     let bar = session::bar("profile", "{msg} {wide_bar} {pos}/{len}");
     let found = profile::measure(&mut *runner, options, roof, stop, &mut |done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
-    let Some(profile) = found? else { return Ok(End::Interrupted) };
+    let Some(profile) = found? else { return Ok(CommandEnd::Interrupted) };
     let (k, v) = runner.cache_types();
     let about = About { model, device: runner.runner().device(), cache_types: [k.name(), v.name()] };
     if let Some(mut file) = page {
@@ -132,11 +132,11 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         file.finish()?;
     }
     if args.json {
-        output::json(&Report { about: &about, profile: &profile })?;
+        output::json(&ProfileReport { about: &about, profile: &profile })?;
     } else {
         output::text(&text(&about, &profile, args.layers))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// What stands above the tables, in lines.
@@ -217,7 +217,7 @@ fn kinds(p: &Profile) -> Vec<Vec<String>> {
     rows
 }
 
-/// Likewise by layer.
+/// Heading and lines of the table by layer.
 fn layers(p: &Profile) -> Vec<Vec<String>> {
     let mut rows = vec![["layer"].iter().chain(&COST).map(ToString::to_string).collect::<Vec<_>>()];
     rows.extend(p.layers.iter().map(|l| std::iter::once(l.layer.clone()).chain(cells(&l.cost)).collect()));

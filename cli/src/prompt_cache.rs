@@ -34,10 +34,10 @@ pub struct PromptCache {
 
 /// What is done of a prompt before it is generated from.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fed {
+pub struct CachedPrompt {
     /// Ids that the runner holds.
     pub held: usize,
-    /// Of which so many went through the model now.
+    /// Ids of the prompt that went through the model now.
     pub now: usize,
     /// Milliseconds that took, and those that a GPU's pipelines took beside.
     pub ms: f64,
@@ -57,8 +57,8 @@ impl CacheArgs {
 ///
 /// # Errors
 /// A failing runner.
-pub fn feed(runner: &mut dyn Runner, ids: &[u32], wanted: usize, stop: &AtomicBool) -> Result<Fed> {
-    let (begun, first, built_us) = (Instant::now(), runner.held(0), runner.counters().build_us);
+pub fn feed(runner: &mut dyn Runner, ids: &[u32], wanted: usize, stop: &AtomicBool) -> Result<CachedPrompt> {
+    let (begun, first, built_us) = (Instant::now(), runner.sequence_len(0), runner.counters().build_us);
     let wanted = wanted.min(runner.n_ctx());
     let mut held = first;
     while held < wanted && !stop.load(Ordering::Relaxed) {
@@ -75,7 +75,7 @@ pub fn feed(runner: &mut dyn Runner, ids: &[u32], wanted: usize, stop: &AtomicBo
     }
     let build_ms = (runner.counters().build_us - built_us) / 1e3;
     let ms = (begun.elapsed().as_secs_f64() * 1e3 - build_ms).max(0.0);
-    Ok(Fed { held, now: held - first, ms, build_ms })
+    Ok(CachedPrompt { held, now: held - first, ms, build_ms })
 }
 
 impl PromptCache {
@@ -83,21 +83,21 @@ impl PromptCache {
     ///
     /// # Errors
     /// A file that is not one of this model and device, or is damaged; a full disk; a failing runner; a model with an encoder.
-    pub fn feed(&self, runner: &mut dyn Runner, ids: &[u32], stop: &AtomicBool) -> Result<Fed> {
+    pub fn feed(&self, runner: &mut dyn Runner, ids: &[u32], stop: &AtomicBool) -> Result<CachedPrompt> {
         if runner.answers_from().is_some() {
             let what = "--prompt-cache: expected a model that continues texts, found one that answers them";
             return Err(Error::Request(what.into()));
         }
         let wanted = ids.len().saturating_sub(1);
         if wanted > runner.n_ctx() {
-            return Ok(Fed::default()); // to be refused where all prompts are
+            return Ok(CachedPrompt::default()); // to be refused where all prompts are
         }
         if self.path.exists() {
             let saved = state::load(&self.path, self.fingerprint, runner, 0)?;
             let common = saved.iter().zip(&ids[..wanted]).take_while(|(a, b)| a == b).count();
             // A recurrent state is that of all its ids, or of none.
             runner.forget(0, common as u32);
-            output::say(format_args!("prompt cache: {} of {} tokens\n", runner.held(0), ids.len()));
+            output::say(format_args!("prompt cache: {} of {} tokens\n", runner.sequence_len(0), ids.len()));
         }
         let fed = feed(runner, ids, wanted, stop)?;
         if fed.now > 0 && fed.held == wanted && !self.read_only && !self.all {
@@ -115,7 +115,7 @@ impl PromptCache {
             return Ok(());
         }
         runner.forget(0, held as u32);
-        match runner.held(0) {
+        match runner.sequence_len(0) {
             0 => tracing::warn!("{}: not written, as the model's state went on beyond the text", self.path.display()),
             held => state::save(&self.path, self.fingerprint, &ids[..held.min(ids.len())], runner, 0)?,
         }

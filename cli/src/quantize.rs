@@ -10,8 +10,8 @@ use pumex_model::quantize;
 use pumex_model::quantize::{recipe, Options, Parts, Plan};
 use serde_json::json;
 
-use super::help::expected;
-use super::{files, output, session, End};
+use super::help::expected_one_of;
+use super::{files, output, session, CommandEnd};
 
 /// Options of `quantize`.
 #[derive(clap::Args)]
@@ -124,7 +124,7 @@ fn format_id(flag: &str, name: &str) -> Result<pumex_quant::FormatId> {
         Some(format) => Ok(format.id),
         None => {
             let names: Vec<&str> = pumex_quant::FORMATS.iter().map(|f| f.name).collect();
-            usage(format!("{flag}: {}, found {name}", expected(name, &names)))
+            usage(format!("{flag}: {}, found {name}", expected_one_of(name, &names)))
         }
     }
 }
@@ -172,7 +172,7 @@ fn positional(args: &Args) -> Result<(PathBuf, PathBuf, Option<&'static recipe::
     let Some(kind) = words.pop() else { return usage("expected IN [OUT] TYPE".into()) };
     if !known(kind) {
         let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
-        return usage(format!("type: {}, COPY, found {kind}", expected(kind, &names)));
+        return usage(format!("type: {}, COPY, found {kind}", expected_one_of(kind, &names)));
     }
     let found = recipe::find(kind);
     let (input, output) = match words[..] {
@@ -195,7 +195,7 @@ impl Args {
 }
 
 /// Quantizes a file.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let (input, target, recipe, threads) = positional(args)?;
     let mut options = Options {
         recipe,
@@ -246,7 +246,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
 }
 
 /// Splits a file.
-pub fn split(args: &SplitArgs, stop: &AtomicBool) -> Result<End> {
+pub fn split(args: &SplitArgs, stop: &AtomicBool) -> Result<CommandEnd> {
     let parts = match &args.split_max_size {
         Some(text) => Parts::Bytes(size(text)?),
         None => Parts::Tensors(args.split_max_tensors),
@@ -261,7 +261,7 @@ pub fn split(args: &SplitArgs, stop: &AtomicBool) -> Result<End> {
 }
 
 /// Merges a split set.
-pub fn merge(args: &MergeArgs, stop: &AtomicBool) -> Result<End> {
+pub fn merge(args: &MergeArgs, stop: &AtomicBool) -> Result<CommandEnd> {
     let gguf = Gguf::open(&args.input)?;
     let options = Options::default();
     let plan = Plan::new(&gguf, &options)?;
@@ -280,7 +280,7 @@ fn size(text: &str) -> Result<u64> {
 }
 
 /// Prints what would be written.
-fn table(gguf: &Gguf, plan: &Plan, as_json: bool) -> Result<End> {
+fn table(gguf: &Gguf, plan: &Plan, as_json: bool) -> Result<CommandEnd> {
     let count = plan.parts.len();
     let row = |part: usize, job: &quantize::Job| {
         let dims: Vec<String> = job.entry.dims.iter().map(u64::to_string).collect();
@@ -294,7 +294,7 @@ fn table(gguf: &Gguf, plan: &Plan, as_json: bool) -> Result<End> {
     let sizes = json!({"bytes_in": plan.bytes_in(gguf), "bytes_out": plan.bytes_out(), "files": count});
     if as_json {
         output::json(&json!({"tensors": rows, "size": sizes}))?;
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let text = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), String::from).replace("null", "");
     let keys = ["name", "shape", "from", "to", "bytes", "note"];
@@ -302,7 +302,7 @@ fn table(gguf: &Gguf, plan: &Plan, as_json: bool) -> Result<End> {
     lines.extend(rows.iter().map(|r| keys.iter().map(|k| text(&r[k])).collect()));
     output::text(&output::table(&lines, &[false, false, false, false, true]))?;
     output::text(&format!("{}\n", summary(plan.bytes_in(gguf), plan.bytes_out(), weights(gguf, plan))))?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 fn weights(gguf: &Gguf, plan: &Plan) -> u64 {
@@ -323,7 +323,7 @@ pub fn convert(
     target: &Path,
     as_json: bool,
     stop: &AtomicBool,
-) -> Result<End> {
+) -> Result<CommandEnd> {
     files::reads(gguf.path());
     (0..plan.parts.len()).try_for_each(|part| files::check(&quantize::part_path(target, part, plan.parts.len())))?;
     for job in plan.jobs() {
@@ -339,7 +339,7 @@ pub fn convert(
         !stop.load(Ordering::Relaxed)
     });
     bar.finish_and_clear();
-    let Some(report) = report? else { return Ok(End::Interrupted) };
+    let Some(report) = report? else { return Ok(CommandEnd::Interrupted) };
     if report.nonfinite > 0 {
         output::say(format_args!("warning: {} NaN or infinite weights were coded as 0\n", report.nonfinite));
     }
@@ -351,7 +351,7 @@ pub fn convert(
         output::json(&json!({"files": files, "report": report, "seconds": seconds}))?;
     } else {
         let line = summary(report.bytes_in, report.bytes_out, weights(gguf, plan));
-        files::told(target, &format!("{}: {line} in {seconds:.2} s\n", target.display()))?;
+        files::report_written(target, &format!("{}: {line} in {seconds:.2} s\n", target.display()))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex_dialogue::grammar::{Constrained, Matcher, Source};
+use pumex_dialogue::grammar::{GrammarMask, GrammarSource, Matcher};
 use pumex_dialogue::{grammar, Speaker};
 use pumex_engine::conversation::{generate_on, Constraint, Feed, Request, Stats, StopReason};
 use pumex_gguf::{Error, Gguf, Result};
@@ -18,28 +18,19 @@ use pumex_step::{Media, Runner};
 use pumex_text::{Stops, Stream, Tokenizer};
 use serde_json::{json, Value};
 
-use super::adapters::AdapterArgs;
 use super::diffusion::{self, DiffusionArgs};
-use super::input::{unescape, PromptArgs};
-use super::media::{Beside, MediaArgs};
-use super::options::{EngineArgs, ModelArgs};
-use super::prompt_cache::{self, CacheArgs, Fed, PromptCache};
+use super::media::ModelProjector;
+use super::prompt_cache::{self, CacheArgs, CachedPrompt, PromptCache};
+use super::prompt_source::unescape;
+use super::prompted_model::PromptedModelArgs;
 use super::sampling::SamplingArgs;
-use super::{chat, output, session, End};
+use super::{chat, output, session, CommandEnd};
 
 /// Options of `run`; defaults are llama.cpp's.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    media: MediaArgs,
-    #[command(flatten)]
-    prompt: PromptArgs,
+    input: PromptedModelArgs,
     #[command(flatten)]
     grammar: super::grammar::Args,
     #[command(flatten)]
@@ -81,25 +72,25 @@ pub struct Args {
 }
 
 /// Refuses what goes with no media.
-fn check_media(args: &Args, (prompt, talk, cache): (bool, bool, bool)) -> Result<()> {
-    let other = [(args.deterministic, "--deterministic"), (cache, "--prompt-cache")];
+fn check_media(args: &Args, has_prompt: bool, has_cache: bool) -> Result<()> {
+    let other = [(args.deterministic, "--deterministic"), (has_cache, "--prompt-cache")];
     if let Some((_, flag)) = other.iter().find(|(given, _)| *given) {
         return Err(Error::Usage(format!(
             "{flag}: expected a prompt of text alone, found --image or --audio beside it"
         )));
     }
-    match prompt || talk {
+    match has_prompt {
         true => Ok(()),
         false => Err(Error::Usage("--image, --audio: expected a prompt beside them (-p TEXT), found none".into())),
     }
 }
 
 /// Runs a model that writes by diffusion.
-fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<End> {
+fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<CommandEnd> {
     let other = [
         (within, "--grammar, --json-schema"),
         (args.cache.of(gguf).is_some(), "--prompt-cache"),
-        (!args.media.is_empty(), "--image, --audio"),
+        (!args.input.media.is_empty(), "--image, --audio"),
         (args.chat.tools.is_some(), "--tools"),
         (!args.reverse_prompt.is_empty(), "--reverse-prompt"),
         (args.deterministic, "--deterministic"),
@@ -111,12 +102,12 @@ fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<
         )));
     }
     let tokenizer = Tokenizer::from_gguf(gguf)?;
-    let given = diffusion::Given {
+    let given = diffusion::DiffusionSetup {
         gguf,
-        engine: args.engine.clone(),
-        prompt: match chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), gguf)? {
+        engine: args.input.engine.clone(),
+        prompt: match chat::opening(&args.chat, &args.input.prompt, (!args.no_escape, args.json), gguf)? {
             Some(opening) => opening.only_prompt(&tokenizer)?,
-            None => match args.prompt.read(!args.no_escape)? {
+            None => match args.input.prompt.read(!args.no_escape)? {
                 Some(text) => tokenizer.encode(&text, tokenizer.add_bos(), true)?,
                 None => return Err(Error::Usage("no text given: use -p TEXT, -f FILE or a pipe".into())),
             },
@@ -138,7 +129,7 @@ struct Session<'a> {
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
-    /// Of a reply that has not begun, and the time spent in those of the last.
+    /// A matcher for the reply that has not begun, and the time spent in the matcher of the last reply.
     matcher: Option<Matcher>,
     grammar_ms: f64,
     cache: Option<PromptCache>,
@@ -151,7 +142,7 @@ struct Session<'a> {
 }
 
 /// Continues the prompt, or what is typed.
-pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let begun = Instant::now();
     let source = args.grammar.source()?;
     if source.is_some() && args.chat.tools.is_some() && args.chat.tool_choice != Some(grammar::ToolChoice::None) {
@@ -159,12 +150,12 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
                     --tool-choice none leaves the functions out";
         return Err(Error::Usage(what.into()));
     }
-    let gguf = args.adapters.attach(session::open(&args.model)?)?;
+    let gguf = args.input.open()?;
     if args.diffusion.serves(&gguf)? {
         return diffuse(&args, &gguf, source.is_some(), stop);
     }
-    let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
-    let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
+    let opening = chat::opening(&args.chat, &args.input.prompt, (!args.no_escape, args.json), &gguf)?;
+    let prompt = if opening.is_some() { None } else { args.input.prompt.read(!args.no_escape)? };
     let cache = args.cache.of(&gguf);
     if cache.is_some() && (opening.is_some() || prompt.is_none()) {
         let what =
@@ -177,14 +168,14 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
         return Err(Error::Usage(what.into()));
     }
     if opening.is_some() && !pumex_model::plan(&gguf)?.keeps_all() {
-        args.engine.checkpoints = args.chat.ctx_checkpoints;
+        args.input.engine.checkpoints = args.chat.ctx_checkpoints;
     }
-    let media = args.media.beside(&args.model, &gguf, (&args.engine, opening.is_some()))?;
+    let media = args.input.media.open_projector(&args.input.model, &gguf, (&args.input.engine, opening.is_some()))?;
     if let Some(media) = &media {
-        args.engine.take_rows(media.widest()?);
+        args.input.engine.take_rows(media.widest()?);
     }
-    if !args.media.is_empty() {
-        check_media(&args, (prompt.is_some(), opening.is_some(), cache.is_some()))?;
+    if !args.input.media.is_empty() {
+        check_media(&args, prompt.is_some() || opening.is_some(), cache.is_some())?;
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     if let (Some(n), Ok(info)) = (n_ctx, pumex_engine::model_info(&gguf)) {
@@ -201,16 +192,16 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
                         whose steps follow from what was said before";
             return Err(Error::Usage(what.into()));
         }
-        args.engine.make_steady()?;
+        args.input.engine.make_steady()?;
     }
-    session::use_threads(&args.engine);
+    session::use_threads(&args.input.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
     let ((tokenizer, beginning), runner) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| read(&gguf, &args, (prompt.as_deref(), opening, media.as_ref()), source.as_ref()));
         let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
-        let device = session::device(&args.engine);
-        let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
+        let device = session::device(&args.input.engine);
+        let load = |device| session::load_on(&gguf, device, &args.input.engine, n_ctx, stop);
         if reading.is_finished() || device.is_err() {
             Ok::<_, Error>((joined(reading)?, load(device?)?))
         } else {
@@ -222,7 +213,7 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
     let (first, matcher) = match beginning {
         Beginning::Text(first, matcher) => (first, matcher.map(|matcher| *matcher)),
         Beginning::Talk(opening) => {
-            let given = chat::Given {
+            let given = chat::ChatSetup {
                 args: &args.chat,
                 model: gguf
                     .path()
@@ -234,10 +225,11 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
                 breakers: args.sampling.breakers(!args.no_escape),
                 source,
                 json: args.json,
-                media: media.map(|media| media.talk(&args.media)).transpose()?,
+                media: media.map(|media| media.talk(&args.input.media)).transpose()?,
                 stop,
             };
-            let speaker = Speaker::new(runner, tokenizer, sampler).with_checkpoints(1..1 + args.engine.checkpoints);
+            let speaker =
+                Speaker::new(runner, tokenizer, sampler).with_checkpoints(1..1 + args.input.engine.checkpoints);
             return chat::converse(*opening, given, speaker);
         }
     };
@@ -269,25 +261,25 @@ enum Beginning {
     /// The prompt, if there is one, and what replies may be.
     Text(Option<Feed>, Option<Box<Matcher>>),
     /// A conversation.
-    Talk(Box<chat::Begun>),
+    Talk(Box<chat::OpenedChat>),
 }
 
 /// The vocabulary, and what to begin with.
 fn read(
     gguf: &Gguf,
     args: &Args,
-    (prompt, opening, media): (Option<&str>, Option<chat::Opening>, Option<&Beside>),
-    source: Option<&Source>,
+    (prompt, opening, media): (Option<&str>, Option<chat::Opening>, Option<&ModelProjector>),
+    source: Option<&GrammarSource>,
 ) -> Result<(Tokenizer, Beginning)> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_gguf(gguf)?;
     tracing::info!("load: tokenizer, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     if let Some(opening) = opening {
-        let begun = chat::Begun::new(opening, &args.chat, &tokenizer, source)?;
+        let begun = chat::OpenedChat::new(opening, &args.chat, &tokenizer, source)?;
         return Ok((tokenizer, Beginning::Talk(Box::new(begun))));
     }
-    let feed = |text: &str| match media.filter(|_| !args.media.is_empty()) {
-        Some(media) => media.feed(text, &args.media.files()?, &tokenizer),
+    let feed = |text: &str| match media.filter(|_| !args.input.media.is_empty()) {
+        Some(media) => media.feed(text, &args.input.media.files()?, &tokenizer),
         None => Ok(Feed { ids: tokenizer.encode(text, tokenizer.add_bos(), true)?, ..Feed::default() }),
     };
     let first = prompt.map(feed).transpose()?;
@@ -310,7 +302,7 @@ impl Session<'_> {
         self.runner.answers_from().is_some()
     }
 
-    fn once(&mut self, prompt: &str, mut ids: Vec<u32>) -> Result<End> {
+    fn once(&mut self, prompt: &str, mut ids: Vec<u32>) -> Result<CommandEnd> {
         if !self.args.json && !self.args.no_display_prompt && !self.answers() {
             output::text(prompt)?;
         }
@@ -318,7 +310,7 @@ impl Session<'_> {
             ids.extend(self.tokenizer.closing());
         }
         let (text, stats) = match &self.cache {
-            Some(_) => self.cached_reply(ids)?,
+            Some(_) => self.generate_from_cache(ids)?,
             None if self.args.deterministic && !self.answers() => {
                 let fed = prompt_cache::feed(&mut *self.runner, &ids, ids.len() - 1, self.stop)?;
                 self.reply_behind(fed, &ids)?
@@ -333,11 +325,11 @@ impl Session<'_> {
             output::text("\n")?;
             self.summary(&stats);
         }
-        Ok(if interrupted { End::Interrupted } else { End::Done })
+        Ok(if interrupted { CommandEnd::Interrupted } else { CommandEnd::Done })
     }
 
     /// Generates after ids whose beginning may be in the prompt cache.
-    fn cached_reply(&mut self, ids: Vec<u32>) -> Result<(String, Stats)> {
+    fn generate_from_cache(&mut self, ids: Vec<u32>) -> Result<(String, Stats)> {
         let Some(cache) = self.cache.take() else { return self.reply(&ids) };
         let fed = cache.feed(&mut *self.runner, &ids, self.stop)?;
         let (text, stats) = self.reply_behind(fed, &ids)?;
@@ -346,7 +338,7 @@ impl Session<'_> {
     }
 
     /// Generates after ids of which the first ones are fed.
-    fn reply_behind(&mut self, fed: Fed, ids: &[u32]) -> Result<(String, Stats)> {
+    fn reply_behind(&mut self, fed: CachedPrompt, ids: &[u32]) -> Result<(String, Stats)> {
         (self.held, self.ids) = (fed.held, ids[..fed.held].to_vec());
         self.ids.iter().for_each(|id| self.sampler.accept(*id));
         let (text, mut stats) = self.reply(&ids[fed.held..])?;
@@ -357,7 +349,7 @@ impl Session<'_> {
     }
 
     /// Reads lines and lets the model continue the one growing sequence, or answer each of them.
-    fn interactive(&mut self) -> Result<End> {
+    fn interactive(&mut self) -> Result<CommandEnd> {
         output::say(format_args!("type text to continue; Ctrl-C stops a reply, /exit or Ctrl-D ends\n"));
         let mut line = String::new();
         loop {
@@ -368,11 +360,11 @@ impl Session<'_> {
             let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| Error::io("stdin".as_ref(), e))?;
             self.stop.store(false, Ordering::Relaxed);
             if read == 0 {
-                return Ok(End::Done);
+                return Ok(CommandEnd::Done);
             }
             let text = line.trim_end_matches(['\n', '\r']);
             if text.trim() == "/exit" {
-                return Ok(End::Done);
+                return Ok(CommandEnd::Done);
             }
             let text = if self.args.no_escape { text.to_string() } else { unescape(text) };
             let bos = self.ids.is_empty() && self.tokenizer.add_bos();
@@ -440,9 +432,9 @@ impl Session<'_> {
             counters: self.args.counters,
         };
         let bos = usize::from(self.tokenizer.add_bos());
-        let keep = self.args.chat.kept(self.held + ids.len(), bos);
+        let keep = self.args.chat.context_keep(self.held + ids.len(), bos);
         let mut shifted = |n: usize| tracing::info!("context shift: {n} tokens left out");
-        let mut constrained = self.matcher.clone().map(Constrained::new);
+        let mut constrained = self.matcher.clone().map(GrammarMask::new);
         let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
         let (runner, all) = (&mut *self.runner, &mut self.ids);
         all.truncate(self.held);
@@ -465,7 +457,7 @@ impl Session<'_> {
     }
 
     /// A token of a listing of log-probabilities.
-    fn listed(&self, id: u32, logprob: f64) -> Value {
+    fn token_logprob(&self, id: u32, logprob: f64) -> Value {
         let bytes = self.tokenizer.piece(id);
         json!({ "token": String::from_utf8_lossy(bytes), "id": id, "bytes": bytes, "logprob": logprob })
     }
@@ -531,8 +523,8 @@ impl Session<'_> {
         if self.args.sampling.logprobs.is_some() {
             let logprobs = self.sampler.take_logprobs();
             let one = |l: &Logprobs| {
-                let mut value = self.listed(l.id, l.logprob);
-                value["top"] = l.top.iter().map(|(id, logprob)| self.listed(*id, *logprob)).collect();
+                let mut value = self.token_logprob(l.id, l.logprob);
+                value["top"] = l.top.iter().map(|(id, logprob)| self.token_logprob(*id, *logprob)).collect();
                 value
             };
             value["logprobs"] = logprobs.iter().map(one).collect();

@@ -8,8 +8,8 @@ use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::sample::{DryOptions, Sampler, SamplerOptions, Step, MAX_LOGPROBS};
 use pumex_text::Tokenizer;
 
-use super::input::unescape;
-use super::values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole, Biases, Order};
+use super::prompt_source::unescape;
+use super::sampler_values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole, Biases, Order};
 
 /// The sampler's chain.
 #[derive(clap::Args, Clone, Debug)]

@@ -3,8 +3,8 @@
 mod defaults;
 #[cfg(feature = "download")]
 mod library;
-mod listed;
 mod preset;
+mod served_models;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use super::embed::PoolingFlag;
 use super::options::{gpu_layers, EngineArgs, GpuLayers, ModelArgs, Switch};
 use super::sampling::SamplingArgs;
 use super::signals::{self, AtOnce};
-use super::{files, output, session, End};
+use super::{files, output, session, CommandEnd};
 
 /// Options of `serve`; names and defaults are llama-server's.
 #[derive(clap::Args, Clone, Debug)]
@@ -250,9 +250,9 @@ struct HttpArgs {
 }
 
 impl HttpArgs {
-    fn settings(&self, verbose: bool) -> Result<http::Settings> {
+    fn settings(&self, verbose: bool) -> Result<http::HttpSettings> {
         if let Some(path) = &self.api_key_file {
-            http::Settings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?;
+            http::HttpSettings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?;
         }
         if let Some(path) = self.media_path.as_ref().filter(|path| !path.is_dir()) {
             return Err(Error::Usage(format!("--media-path: expected a folder, found none at {}", path.display())));
@@ -265,7 +265,7 @@ impl HttpArgs {
             _ => Cors::Origins(self.cors_origins.clone()),
         };
         let tls = self.ssl_cert_file.clone().zip(self.ssl_key_file.clone());
-        Ok(http::Settings {
+        Ok(http::HttpSettings {
             hosts: self.host.clone(),
             port: self.port,
             keys: self.api_key.clone(),
@@ -288,19 +288,19 @@ impl HttpArgs {
             },
             verbose,
             threads: self.threads_http.max(1),
-            limits: http::Limits {
+            limits: http::ConnectionLimits {
                 connections: self.max_connections as usize,
                 connections_each: self.max_connections_per_address.unwrap_or(self.max_connections) as usize,
                 idle_time: Duration::from_secs(self.idle_timeout),
-                ..http::Limits::default()
+                ..http::ConnectionLimits::default()
             },
-            ..http::Settings::default()
+            ..http::HttpSettings::default()
         })
     }
 }
 
 /// Serves until a signal ends it.
-pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<CommandEnd> {
     signals::is_service();
     let end = || {
         output::say(format_args!("stopped before it served\n"));
@@ -309,14 +309,14 @@ pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<End> {
     signals::at_once(stop, &end, |starting| serve(&args, verbose, starting))
 }
 
-fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
+fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<CommandEnd> {
     session::use_threads(&args.engine);
-    let settings = http::Settings {
+    let settings = http::HttpSettings {
         prefills: args.defaults.prefills(),
         normalize: args.defaults.embd_normalize,
         ..args.http.settings(verbose)?
     };
-    let models = listed::all(args)?;
+    let models = served_models::all(args)?;
     // Presets and folders name inputs, too.
     models.iter().filter_map(|model| model.settings.step_log.as_ref()).try_for_each(|path| files::check(path))?;
     let scans = args.models_dir.is_some() || args.models_preset.is_some();
@@ -327,7 +327,7 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
         several,
         most: usize::try_from(args.models_max).unwrap_or(usize::MAX),
         autoload: !args.no_models_autoload,
-        scan: scans.then(|| Box::new(move || listed::all(&again)) as Scan),
+        scan: scans.then(|| Box::new(move || served_models::all(&again)) as Scan),
         library: files_of(args)?,
     };
     let models = Models::new(models, serving);
@@ -353,7 +353,7 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
         signal_hook::low_level::exit(i32::from(served.is_err()));
     }
     served?;
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Says what is served.
@@ -362,7 +362,7 @@ fn about(models: &Models, several: bool) {
         let n = models.offers().len();
         return output::say(format_args!("models: {n}, each loaded when a request names it\n"));
     }
-    let Some(model) = models.loaded(None) else { return };
+    let Some(model) = models.find_loaded(None) else { return };
     let p = model.properties();
     let (slots, n_ctx, weights) = (p.n_slots, p.n_ctx, output::bytes(p.n_bytes));
     let (name, kind, device) = (&p.name, &p.architecture, &p.device);

@@ -15,18 +15,18 @@ use pumex_step::Runner;
 use pumex_vk::Device;
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
-use super::{aside, fetch, output, signals, tune};
+use super::{fetch, ollama_sidecar, output, signals, tune};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
-struct Aligned<T: ?Sized>(T);
+struct PromptStart<T: ?Sized>(T);
 
 /// What the model is that nobody asked for, and how to get another.
 pub const DEMO_NOTE: &str =
     "note: no model given, so this is the small built-in one, which continues old English prose; \
                          for a real one: -hf ggml-org/gemma-3-1b-it-GGUF (downloads it), or -m FILE.gguf";
 
-static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf"));
+static DEMO: &PromptStart<[u8]> = &PromptStart(*include_bytes!("../../assets/demo.gguf"));
 
 /// The file that `args` names, or the demo model.
 ///
@@ -35,7 +35,7 @@ static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf")
 pub fn open(args: &ModelArgs) -> Result<Gguf> {
     let begun = Instant::now();
     let gguf = match fetch::model(args)? {
-        Some(path) => aside::apply(Gguf::open_with(&path, args.access())?),
+        Some(path) => ollama_sidecar::apply(Gguf::open_with(&path, args.access())?),
         None => {
             output::say(format_args!("{DEMO_NOTE}\n"));
             demo()?
@@ -81,10 +81,10 @@ pub fn load<'a>(
     use_threads(args);
     let options = args.options(n_ctx);
     if let Some(device) = if args.auto { engine::device(&options)? } else { None } {
-        tuned(gguf, device, args, stop)?;
+        tune_device(gguf, device, args, stop)?;
     }
     let runner = loading(stop, |progress| engine::load(gguf, &options, progress))?;
-    told(&*runner, begun);
+    report_load(&*runner, begun);
     Ok(runner)
 }
 
@@ -96,7 +96,7 @@ pub fn device(args: &EngineArgs) -> Result<Option<Device>> {
     engine::device(&args.options(None))
 }
 
-/// As [`load`], on what [`device`] gave and after [`use_threads`].
+/// Loads a model as [`load`] does, on what [`device`] gave and after [`use_threads`].
 ///
 /// # Errors
 /// As for [`load`].
@@ -110,11 +110,11 @@ pub fn load_on<'a>(
     let begun = Instant::now();
     let options = args.options(n_ctx);
     let device = match device {
-        Some(device) if args.auto => Some(tuned(gguf, device, args, stop)?),
+        Some(device) if args.auto => Some(tune_device(gguf, device, args, stop)?),
         device => device,
     };
     let runner = loading(stop, |progress| engine::load_on(gguf, device, &options, progress))?;
-    told(&*runner, begun);
+    report_load(&*runner, begun);
     Ok(runner)
 }
 
@@ -131,16 +131,25 @@ pub fn tune(gguf: &Gguf, args: &EngineArgs) -> Result<()> {
 }
 
 /// A device with the shapes that are best for the model, as `--auto` wants it.
-fn tuned(gguf: &Gguf, device: Device, args: &EngineArgs, stop: &AtomicBool) -> Result<Device> {
+fn tune_device(gguf: &Gguf, device: Device, args: &EngineArgs, stop: &AtomicBool) -> Result<Device> {
     tune::auto(gguf, &device, &args.options(None), stop)?;
     Ok(engine::tune::applied(device))
 }
 
-fn told(runner: &dyn Runner, begun: Instant) {
+fn report_load(runner: &dyn Runner, begun: Instant) {
     tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
 }
 
-/// Likewise, onto a Vulkan device that is open already.
+/// What sequences a runner has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct SequenceRoom {
+    /// Positions of each.
+    pub n_ctx: u32,
+    /// How many sequences.
+    pub n_seqs: u32,
+}
+
+/// Loads a model as [`load`] does, onto a Vulkan device that is open already.
 ///
 /// # Errors
 /// As for [`load`].
@@ -148,27 +157,22 @@ pub fn load_vulkan(
     gguf: &Gguf,
     device: Device,
     args: &EngineArgs,
-    (n_ctx, n_seqs): (u32, u32),
+    room: SequenceRoom,
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
     use_threads(args);
-    let device = if args.auto { tuned(gguf, device, args, stop)? } else { device };
-    let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
+    let device = if args.auto { tune_device(gguf, device, args, stop)? } else { device };
+    let options = engine::Options { n_seqs: room.n_seqs, ..args.options(Some(room.n_ctx)) };
     loading(stop, |progress| engine::load_vulkan(gguf, device, &options, progress))
 }
 
-/// Likewise, for the CPU's fast interpreter.
+/// Loads a model as [`load`] does, for the CPU's fast interpreter.
 ///
 /// # Errors
 /// As for [`load`], and options that mean the reference.
-pub fn load_cpu<'a>(
-    gguf: &'a Gguf,
-    args: &EngineArgs,
-    (n_ctx, n_seqs): (u32, u32),
-    stop: &AtomicBool,
-) -> Result<Fast<'a>> {
+pub fn load_cpu<'a>(gguf: &'a Gguf, args: &EngineArgs, room: SequenceRoom, stop: &AtomicBool) -> Result<Fast<'a>> {
     use_threads(args);
-    let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
+    let options = engine::Options { n_seqs: room.n_seqs, ..args.options(Some(room.n_ctx)) };
     loading(stop, |_| engine::load_cpu(gguf, &options))
 }
 

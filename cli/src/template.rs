@@ -7,7 +7,7 @@ use pumex_gguf::{Error, Gguf, Result};
 use pumex_text::chat::{DateTime, Json, ModelChat, Request, Template};
 use serde_json::json;
 
-use super::{output, End};
+use super::{output, CommandEnd};
 
 /// Options of `template`.
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 /// Prints the prompt.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     let now = match &args.now {
         Some(text) => {
             let time = DateTime::parse(text);
@@ -64,8 +64,8 @@ pub fn main(args: &Args) -> Result<End> {
         Some(path) => ModelChat::of(&Gguf::open(path)?)?,
         None => ModelChat::default(),
     };
-    let named = args.chat_template.as_deref().map(|name| chat.named(name));
-    let request = Request::from_json(&read(&args.messages)?).map_err(|e| failed(&args.messages, &e))?;
+    let named = args.chat_template.as_deref().map(|name| chat.resolve_template(name));
+    let request = Request::from_json(&read(&args.messages)?).map_err(|e| template_error(&args.messages, &e))?;
     let source = match (named, &args.chat_template_file) {
         (Some(source), _) => source,
         (None, Some(path)) => read(path)?,
@@ -87,10 +87,10 @@ pub fn main(args: &Args) -> Result<End> {
     } else {
         output::text(&prompt.text)?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
-fn failed(path: &Path, error: &pumex_chat::Error) -> Error {
+fn template_error(path: &Path, error: &pumex_chat::Error) -> Error {
     Error::Request(format!("{}: {error}", path.display()))
 }
 

@@ -4,9 +4,9 @@ use pumex_gguf::Result;
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::input::PromptArgs;
 use super::options::ModelArgs;
-use super::{output, session, End};
+use super::prompt_source::PromptArgs;
+use super::{output, session, CommandEnd};
 
 /// Options of `tokenize`.
 #[derive(clap::Args)]
@@ -36,8 +36,8 @@ pub struct Args {
 }
 
 /// Prints the ids.
-pub fn main(args: &Args) -> Result<End> {
-    let text = if args.stdin { read_stdin()? } else { args.prompt.required()? };
+pub fn main(args: &Args) -> Result<CommandEnd> {
+    let text = if args.stdin { read_stdin()? } else { args.prompt.require_text()? };
     let gguf = session::open(&args.model)?;
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let bos = tokenizer.add_bos() && !args.no_bos;
@@ -57,7 +57,7 @@ pub fn main(args: &Args) -> Result<End> {
     if args.show_count {
         output::text(&format!("Total number of tokens: {}\n", ids.len()))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// All of stdin, as it is.

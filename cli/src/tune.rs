@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::options::{EngineArgs, SourceArgs};
-use super::{output, session, End};
+use super::{output, session, CommandEnd};
 
 /// Seconds that `--auto` takes at most.
 const AUTO_SECONDS: u64 = 20;
@@ -53,14 +53,14 @@ fn rows(text: &str) -> std::result::Result<usize, String> {
 }
 
 /// Measures, prints and keeps.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let options = args.engine.options(None);
     let Some(device) = engine::device(&options)? else {
         return Err(Error::Usage("tune: expected a Vulkan device, found the CPU, whose kernels have one shape".into()));
     };
     if args.forget {
         tune::forget(device.caps());
-        return Ok(End::Done);
+        return Ok(CommandEnd::Done);
     }
     let gguf = session::open_source(&args.model)?;
     let search = Search {
@@ -69,7 +69,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         blind: args.blind,
         ways: !args.shapes_only,
     };
-    let Some(found) = searched(&gguf, &device, &options, &search, stop)? else { return Ok(End::Interrupted) };
+    let Some(found) = search_shapes(&gguf, &device, &options, &search, stop)? else {
+        return Ok(CommandEnd::Interrupted);
+    };
     if !args.dry_run {
         tune::keep(device.caps(), &name(&gguf), &found)?;
     }
@@ -79,7 +81,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         let ways = found.ways.as_ref().map(ways_text).unwrap_or_default();
         output::text(&(found.steps.iter().map(text).collect::<String>() + &ways))?;
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 /// Tunes a device for a model that it was not tuned for yet, with `--auto`.
@@ -92,13 +94,13 @@ pub fn auto(gguf: &Gguf, device: &Device, options: &Options, stop: &AtomicBool) 
     }
     output::say(format_args!("tuning {} for this model, up to {AUTO_SECONDS} s, once\n", device.caps().name));
     let search = Search { most: Duration::from_secs(AUTO_SECONDS), ..Search::default() };
-    match searched(gguf, device, options, &search, stop)? {
+    match search_shapes(gguf, device, options, &search, stop)? {
         Some(found) => tune::keep(device.caps(), &name(gguf), &found),
         None => Ok(()),
     }
 }
 
-fn searched(
+fn search_shapes(
     gguf: &Gguf,
     device: &Device,
     options: &Options,

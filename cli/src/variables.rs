@@ -1,7 +1,7 @@
 //! llama.cpp's variables of the environment for flags that clap does not read from there: each stands for its flag, unless the command line
 //! has the flag, another one of its pair, or one that cannot stand beside it. Of those that no command here has, a line says so.
 
-use super::passed;
+use super::llama_cpp_flags;
 use std::ffi::{OsStr, OsString};
 
 /// What a variable stands for.
@@ -98,7 +98,7 @@ pub const VARIABLES: &[(&str, Means)] = &[
     ("SPEC_DRAFT_N_CPU_MOE", Value("--n-cpu-moe-draft")),
 ];
 
-/// Those that [`super::fetch`] reads.
+/// Variables of the environment that [`super::fetch`] reads.
 const FETCHED: [&str; 5] = ["MODEL", "MODEL_URL", "HF_REPO", "HF_FILE", "OFFLINE"];
 
 /// Puts the flags of variables behind the command's name, and adds what is to be told of others to the notes. `set` has the variables of
@@ -107,7 +107,7 @@ pub fn add(args: &mut Vec<OsString>, notes: &mut Vec<String>, cli: &mut clap::Co
     let set: Vec<(&str, &OsStr)> =
         set.iter().filter_map(|(name, value)| Some((name.strip_prefix(START)?, value.as_os_str()))).collect();
     let Some(name) = args.first().and_then(|first| first.to_str()).map(String::from) else { return };
-    if set.is_empty() || !passed::COMMANDS.contains(&name.as_str()) {
+    if set.is_empty() || !llama_cpp_flags::COMMANDS.contains(&name.as_str()) {
         return;
     }
     cli.build();
@@ -145,7 +145,8 @@ pub fn add(args: &mut Vec<OsString>, notes: &mut Vec<String>, cli: &mut clap::Co
                     }
                 }
                 None => notes.extend(
-                    passed::find(&name, &long).map(|(_, why)| format!("{START}{variable} has no effect here: {why}")),
+                    llama_cpp_flags::find(&name, &long)
+                        .map(|(_, why)| format!("{START}{variable} has no effect here: {why}")),
                 ),
             }
         }
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    fn added(args: &[&str], set: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+    fn add_variables(args: &[&str], set: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
         let set: Vec<(String, OsString)> = set.iter().map(|(k, v)| (format!("{START}{k}"), v.into())).collect();
         let mut notes = Vec::new();
@@ -213,7 +214,7 @@ mod tests {
             };
             for flag in flags {
                 let own = args.iter().any(|arg| arg.get_long() == flag.strip_prefix("--"));
-                assert!(own || passed::find("serve", flag).is_some(), "{variable}: {flag}");
+                assert!(own || llama_cpp_flags::find("serve", flag).is_some(), "{variable}: {flag}");
             }
             let name = format!("{START}{variable}");
             assert!(!args.iter().any(|arg| arg.get_env() == Some(OsStr::new(&name))), "{name} is clap's");
@@ -223,27 +224,29 @@ mod tests {
     #[test]
     fn variables_are_flags_unless_the_command_line_says_otherwise() {
         let set = [("TOP_K", "7"), ("ENDPOINT_SLOTS", "off"), ("UI", "1"), ("EMBEDDINGS", "0")];
-        let (args, notes) = added(&["serve", "--port=1"], &set);
+        let (args, notes) = add_variables(&["serve", "--port=1"], &set);
         assert_eq!(args, ["serve", "--top-k=7", "--no-slots", "--ui", "--port=1"]);
         assert!(notes.is_empty(), "{notes:?}");
         assert_eq!(
-            added(&["serve", "--top-k=3", "--slots", "--no-ui"], &set).0,
+            add_variables(&["serve", "--top-k=3", "--slots", "--no-ui"], &set).0,
             ["serve", "--top-k=3", "--slots", "--no-ui"]
         );
-        assert_eq!(added(&["serve"], &[("NO_CONTEXT_SHIFT", "")]).0, ["serve", "--no-context-shift"]);
+        assert_eq!(add_variables(&["serve"], &[("NO_CONTEXT_SHIFT", "")]).0, ["serve", "--no-context-shift"]);
         assert_eq!(
-            added(&["serve", "--model=x"], &[("MODELS_DIR", "d")]).0,
+            add_variables(&["serve", "--model=x"], &[("MODELS_DIR", "d")]).0,
             ["serve", "--model=x"],
             "one or the other"
         );
-        assert_eq!(added(&["inspect", "x"], &set).0, ["inspect", "x"]);
-        assert_eq!(added(&["serve"], &[("UI", "perhaps")]).0, ["serve", "--ui=perhaps"]);
+        assert_eq!(add_variables(&["inspect", "x"], &set).0, ["inspect", "x"]);
+        assert_eq!(add_variables(&["serve"], &[("UI", "perhaps")]).0, ["serve", "--ui=perhaps"]);
     }
 
     #[test]
     fn variables_without_effect_and_unknown_ones_are_told() {
-        let (args, notes) =
-            added(&["serve"], &[("SWA_FULL", "1"), ("RPC", "x"), ("PORT", "1"), ("HF_REPO", "a/b"), ("TOP_K", "")]);
+        let (args, notes) = add_variables(
+            &["serve"],
+            &[("SWA_FULL", "1"), ("RPC", "x"), ("PORT", "1"), ("HF_REPO", "a/b"), ("TOP_K", "")],
+        );
         assert_eq!(args, ["serve", "--top-k="]);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes[0].starts_with("LLAMA_ARG_SWA_FULL has no effect here: "), "{notes:?}");

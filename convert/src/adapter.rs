@@ -2,16 +2,16 @@
 
 use crate::arch::{self, Model};
 use crate::content::{Content, Weights};
-use crate::conversion::{Conversion, Options, Tensor};
-use crate::folder::Folder;
-use crate::metadata::{Meta, Value};
+use crate::conversion::{Conversion, ConversionOptions, Tensor};
+use crate::folder::ModelFolder;
+use crate::metadata::{Meta, MetaValue};
 use crate::types::FileType;
 use crate::{general, json, Error, Result};
 use std::path::Path;
 
 /// What a stored tensor is of a base model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum AdapterTensor {
     A,
     B,
     /// A norm in place of the base's.
@@ -19,23 +19,23 @@ enum Part {
 }
 
 /// What a tensor's name says; none for a part that is left out.
-fn part(name: &str) -> Option<(Part, String)> {
+fn part(name: &str) -> Option<(AdapterTensor, String)> {
     let base = name.replace("base_model.model.", "");
     let of = |ends: [&str; 2]| ends.iter().find(|end| base.contains(**end)).map(|end| base.replace(end, ".weight"));
     if let Some(base) = of([".lora_A.weight", ".lora_embedding_A"]) {
-        return Some((Part::A, base));
+        return Some((AdapterTensor::A, base));
     }
     if let Some(base) = of([".lora_B.weight", ".lora_embedding_B"]) {
-        return Some((Part::B, base));
+        return Some((AdapterTensor::B, base));
     }
-    (name.contains("_layernorm") || name.contains(".norm")).then_some((Part::Norm, base))
+    (name.contains("_layernorm") || name.contains(".norm")).then_some((AdapterTensor::Norm, base))
 }
 
 /// Reads an adapter's folder.
 ///
 /// # Errors
 /// Everything that is wrong with it, and a base model whose folder is not named.
-pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
+pub fn read(dir: &Path, options: &ConversionOptions) -> Result<Conversion> {
     let path = dir.join("adapter_config.json");
     let settings = json::object(&path)?.unwrap_or_default();
     let wrong = |what: String| Error::file(&path, what);
@@ -54,7 +54,7 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
         }
     }
     let model = Model::read(base, options)?;
-    let folder = Folder::open(dir, "adapter_model")?;
+    let folder = ModelFolder::open(dir, "adapter_model")?;
     let file_type = match options.file_type {
         None => FileType::F32,
         Some(FileType::Auto) => arch::guess(&model, &folder),
@@ -69,8 +69,8 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
     meta.set("general.type", "adapter");
     meta.set("adapter.type", "lora");
     general::set(&mut meta, dir, count)?;
-    meta.set("adapter.lora.alpha", Value::F32(alpha as f32));
-    meta.set("general.quantization_version", Value::U32(2));
+    meta.set("adapter.lora.alpha", MetaValue::F32(alpha as f32));
+    meta.set("general.quantization_version", MetaValue::U32(2));
     let kinds: Vec<_> = shapes.iter().map(|(name, shape)| arch::kind(name, shape, file_type)).collect();
     let tensors = found
         .into_iter()
@@ -81,7 +81,7 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
 }
 
 /// An adapter's tensors by their GGUF names, pair by pair; norms stand first.
-fn tensors(model: &Model, folder: &Folder) -> Result<Vec<(String, Weights)>> {
+fn tensors(model: &Model, folder: &ModelFolder) -> Result<Vec<(String, Weights)>> {
     let mut pairs: Vec<(String, Option<usize>, Option<usize>)> = Vec::new();
     let mut out = Vec::new();
     for (at, stored) in folder.tensors().iter().enumerate() {
@@ -92,8 +92,8 @@ fn tensors(model: &Model, folder: &Folder) -> Result<Vec<(String, Weights)>> {
         folder.readable(at)?;
         let (part, base) = part(&stored.name).ok_or_else(|| wrong("expected lora_A, lora_B or a norm".into()))?;
         let Some(name) = (model.family.name)(&base) else { continue };
-        if part == Part::Norm {
-            let moved = one(model, &name, Weights::stored(folder, at)).map_err(wrong)?;
+        if part == AdapterTensor::Norm {
+            let moved = one(model, &name, Weights::from_folder(folder, at)).map_err(wrong)?;
             out.push(moved);
             continue;
         }
@@ -104,7 +104,7 @@ fn tensors(model: &Model, folder: &Folder) -> Result<Vec<(String, Weights)>> {
                 pairs.len() - 1
             }
         };
-        let side = if part == Part::A { &mut pairs[pair].1 } else { &mut pairs[pair].2 };
+        let side = if part == AdapterTensor::A { &mut pairs[pair].1 } else { &mut pairs[pair].2 };
         *side = Some(at);
     }
     for (name, a, b) in pairs {
@@ -114,7 +114,7 @@ fn tensors(model: &Model, folder: &Folder) -> Result<Vec<(String, Weights)>> {
             return Err(Error::file(path, format!("tensor {name}: expected {missing} beside {there}, found none")));
         };
         let wrong = |what: String| Error::file(folder.path(b), format!("tensor {name}: {what}"));
-        let (first, second) = (Weights::stored(folder, a), Weights::stored(folder, b));
+        let (first, second) = (Weights::from_folder(folder, a), Weights::from_folder(folder, b));
         let ranks = (first.shape.len() == 2 && second.shape.len() == 2).then(|| (first.shape[0], second.shape[1]));
         if ranks.is_none_or(|(a, b)| a != b || a == 0) {
             return Err(wrong(format!(

@@ -19,14 +19,14 @@ pub use table::{families, Family};
 
 use crate::config::Config;
 use crate::content::{Content, Weights};
-use crate::conversion::{Conversion, Options, Tensor};
-use crate::folder::Folder;
+use crate::conversion::{Conversion, ConversionOptions, Tensor};
+use crate::folder::ModelFolder;
 use crate::general::{self, Count};
-use crate::metadata::{Meta, Value};
-use crate::types::{FileType, Kind};
-use crate::vocab::Source;
+use crate::metadata::{Meta, MetaValue};
+use crate::types::{FileType, TensorType};
+use crate::vocab::VocabularySource;
 use crate::{json, Error, Result};
-use rows::Sizes;
+use rows::ModelSizes;
 use safetensors::tensor::Dtype;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ impl Model {
     ///
     /// # Errors
     /// A file that is missing or not what it should be, a class that is not known, weights that are quantized in a way that is not known.
-    pub fn read(dir: &Path, options: &Options) -> Result<Model> {
+    pub fn read(dir: &Path, options: &ConversionOptions) -> Result<Model> {
         let path = dir.join("config.json");
         let values =
             json::object(&path)?.ok_or_else(|| Error::file(&path, "expected a model's configuration, found none"))?;
@@ -91,8 +91,8 @@ impl Model {
     }
 
     /// Where vocabularies are read.
-    pub fn source(&self) -> Source<'_> {
-        Source { dir: &self.dir, config: &self.config, pre: self.pre.as_deref() }
+    pub fn source(&self) -> VocabularySource<'_> {
+        VocabularySource { dir: &self.dir, config: &self.config, pre: self.pre.as_deref() }
     }
 
     /// An own key.
@@ -159,16 +159,16 @@ pub fn layer_of(name: &str) -> Option<usize> {
 }
 
 /// A tensor on its way: the name that its family's table knows, and its data.
-pub type Moved = Vec<(String, Content)>;
+pub type NamedContents = Vec<(String, Content)>;
 
 /// What a stored tensor becomes: names that its family's table knows, and weights; else what is wrong with it.
-pub type Modified = std::result::Result<Vec<(String, Weights)>, String>;
+pub type NamedWeights = std::result::Result<Vec<(String, Weights)>, String>;
 
 /// Experts that are not complete yet: of each layer, by name.
 type Waiting = BTreeMap<usize, BTreeMap<String, Weights>>;
 
 /// Puts a layer's experts together, once all are there.
-fn experts(model: &Model, name: &str, weights: Weights, waiting: &mut Waiting) -> Result<Moved> {
+fn experts(model: &Model, name: &str, weights: Weights, waiting: &mut Waiting) -> Result<NamedContents> {
     let numbered =
         |part: &str| name.split_once(part).is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
     let Some(rule) = model.family.experts.filter(|rule| numbered(rule.part)) else {
@@ -202,7 +202,7 @@ fn experts(model: &Model, name: &str, weights: Weights, waiting: &mut Waiting) -
 }
 
 /// All tensors of a folder by their GGUF names, in order, with the first stored tensor that each is made of.
-fn tensors(model: &Model, folder: &Folder, meta: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn tensors(model: &Model, folder: &ModelFolder, meta: &mut Meta) -> Result<Vec<(String, Content)>> {
     let mut out = (model.family.extra)(model, folder, meta)?;
     let mut waiting = Waiting::new();
     for (at, stored) in folder.tensors().iter().enumerate() {
@@ -212,7 +212,7 @@ fn tensors(model: &Model, folder: &Folder, meta: &mut Meta) -> Result<Vec<(Strin
             continue;
         }
         folder.readable(at)?;
-        for (name, weights) in (model.family.modify)(model, &name, Weights::stored(folder, at)).map_err(wrong)? {
+        for (name, weights) in (model.family.modify)(model, &name, Weights::from_folder(folder, at)).map_err(wrong)? {
             for (name, content) in experts(model, &name, weights, &mut waiting)? {
                 let mapped = rows::gguf(model, &name)
                     .ok_or_else(|| wrong(format!("expected one of {}'s, found {name}", model.family.arch)))?;
@@ -245,12 +245,12 @@ pub fn gguf_name(model: &Model, name: &str) -> Option<String> {
 /// # Errors
 /// As text: another shape than the family's table has.
 pub fn check_shape(model: &Model, gguf: &str, shape: &[usize]) -> std::result::Result<(), String> {
-    let sizes = Sizes::of(model).map_err(|e| e.to_string())?;
+    let sizes = ModelSizes::of(model).map_err(|e| e.to_string())?;
     rows::check_one(model, &sizes, gguf, shape)
 }
 
 /// The type of a tensor in a file of that type.
-pub fn kind(name: &str, shape: &[usize], of: FileType) -> Kind {
+pub fn kind(name: &str, shape: &[usize], of: FileType) -> TensorType {
     const FLOATS: [&str; 5] = [
         "ffn_gate_inp.weight",
         "ffn_gate_inp_shexp.weight",
@@ -261,19 +261,19 @@ pub fn kind(name: &str, shape: &[usize], of: FileType) -> Kind {
     let end = [".weight", ".lora_a", ".lora_b"].iter().any(|end| name.ends_with(end));
     let last = name.strip_prefix("blk.").and_then(|n| n.split_once('.')).map_or(name, |(_, rest)| rest);
     if shape.len() <= 1 || name.ends_with("_norm.weight") || !end || FLOATS.contains(&last) {
-        return Kind::F32;
+        return TensorType::F32;
     }
     let kind = of.kind();
     let row = shape.last().copied().unwrap_or(1);
     if kind.row_bytes(row).is_some() {
         kind
     } else {
-        Kind::F16
+        TensorType::F16
     }
 }
 
 /// What F16 or BF16 a folder's first matrix has.
-pub fn guess(model: &Model, folder: &Folder) -> FileType {
+pub fn guess(model: &Model, folder: &ModelFolder) -> FileType {
     let matrices = folder.tensors().iter().filter(|t| t.shape.len() >= 2 && (model.family.name)(&t.name).is_some());
     let first = matrices.map(|t| t.dtype).find(|d| matches!(d, Dtype::BF16 | Dtype::F16));
     if first == Some(Dtype::BF16) {
@@ -287,9 +287,9 @@ pub fn guess(model: &Model, folder: &Folder) -> FileType {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
+pub fn read(dir: &Path, options: &ConversionOptions) -> Result<Conversion> {
     let model = Model::read(dir, options)?;
-    let folder = Folder::open(dir, "model")?;
+    let folder = ModelFolder::open(dir, "model")?;
     let file_type = match options.file_type {
         None | Some(FileType::Auto) => guess(&model, &folder),
         Some(known) => known,
@@ -302,16 +302,16 @@ pub fn read(dir: &Path, options: &Options) -> Result<Conversion> {
         Content::Blocks(blocks) => blocks.shape.clone(),
     };
     let shapes: Vec<(&str, Vec<usize>)> = found.iter().map(|(name, content)| (name.as_str(), shape(content))).collect();
-    rows::check(&model, &Sizes::of(&model)?, &shapes)?;
+    rows::check(&model, &ModelSizes::of(&model)?, &shapes)?;
     let count: Count = general::count(shapes.iter().map(|(name, shape)| (*name, shape.as_slice())));
     meta.set("general.type", "model");
     general::set(&mut meta, dir, count)?;
     let mixed = model.mxfp4 && !matches!(file_type, FileType::Q8_0);
     let id = if mixed { MXFP4_MOE } else { file_type.id() };
     (model.family.parameters)(&model, id, &mut meta)?;
-    meta.set("general.quantization_version", Value::U32(2));
+    meta.set("general.quantization_version", MetaValue::U32(2));
     (model.family.vocabulary)(&model, &mut meta)?;
-    let kinds: Vec<Kind> = shapes.iter().map(|(name, shape)| kind(name, shape, file_type)).collect();
+    let kinds: Vec<TensorType> = shapes.iter().map(|(name, shape)| kind(name, shape, file_type)).collect();
     let tensors = found.into_iter().zip(kinds).map(|((name, content), kind)| Tensor { name, content, kind }).collect();
     Ok(Conversion { meta, tensors, folder, class: model.class })
 }

@@ -1,6 +1,6 @@
 //! What a tensor's weights are: stored ones, taken, moved and stacked by rows, which are read only when they are written.
 
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::{Error, Result};
 use half::f16;
 use safetensors::tensor::Dtype;
@@ -10,11 +10,11 @@ use safetensors::tensor::Dtype;
 pub struct Weights {
     /// Dimensions.
     pub shape: Vec<usize>,
-    source: Source,
+    source: ContentSource,
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum ContentSource {
     /// A tensor of the folder.
     Stored(usize),
     /// These.
@@ -34,9 +34,9 @@ enum Source {
 /// Which row of others a row is.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// Of each head's rows, the two halves' alternate.
+    /// In each head's rows, those of the first half alternate with those of the second.
     Interleave { head: usize },
-    /// Of each `of` rows, `take` from `start` on, `step` apart.
+    /// From every `of` rows, takes `take` rows from `start` on, `step` apart.
     Take { of: usize, take: usize, start: usize, step: usize },
 }
 
@@ -54,13 +54,13 @@ impl Rule {
 
 impl Weights {
     /// A tensor of the folder.
-    pub fn stored(folder: &Folder, tensor: usize) -> Weights {
-        Weights { shape: folder.tensors()[tensor].shape.clone(), source: Source::Stored(tensor) }
+    pub fn from_folder(folder: &ModelFolder, tensor: usize) -> Weights {
+        Weights { shape: folder.tensors()[tensor].shape.clone(), source: ContentSource::Stored(tensor) }
     }
 
     /// A vector of these.
     pub fn values(values: Vec<f32>) -> Weights {
-        Weights { shape: vec![values.len()], source: Source::Values(values) }
+        Weights { shape: vec![values.len()], source: ContentSource::Values(values) }
     }
 
     /// Elements of a row.
@@ -95,12 +95,12 @@ impl Weights {
         let shape = self.shape.clone();
         // A vector's elements move as rows of one element do.
         let of = if of_matrix { self } else { self.reshape(vec![n, 1]) };
-        let source = Source::Rows(Box::new(of), Rule::Interleave { head: n / heads });
+        let source = ContentSource::Rows(Box::new(of), Rule::Interleave { head: n / heads });
         let column = Weights { shape: if of_matrix { shape.clone() } else { vec![n, 1] }, source };
         Ok(column.reshape(shape))
     }
 
-    /// The same elements in another shape.
+    /// These elements, in the same order, in another shape.
     pub fn reshape(mut self, shape: Vec<usize>) -> Weights {
         self.shape = shape;
         self
@@ -118,7 +118,7 @@ impl Weights {
         }
         let mut shape = self.shape.clone();
         shape[n - 2] = shape[n - 2] / of * take;
-        Ok(Weights { shape, source: Source::Rows(Box::new(self), Rule::Take { of, take, start, step }) })
+        Ok(Weights { shape, source: ContentSource::Rows(Box::new(self), Rule::Take { of, take, start, step }) })
     }
 
     /// Every `step`th element of each row, from `start` on.
@@ -127,7 +127,7 @@ impl Weights {
         if let Some(last) = shape.last_mut() {
             *last = last.saturating_sub(start).div_ceil(step.max(1));
         }
-        Weights { shape, source: Source::Columns(Box::new(self), start, step.max(1)) }
+        Weights { shape, source: ContentSource::Columns(Box::new(self), start, step.max(1)) }
     }
 
     /// The last two dimensions exchanged.
@@ -141,12 +141,12 @@ impl Weights {
         }
         let mut shape = self.shape.clone();
         shape.swap(n - 1, n - 2);
-        Ok(Weights { shape, source: Source::Transposed(Box::new(self)) })
+        Ok(Weights { shape, source: ContentSource::Transposed(Box::new(self)) })
     }
 
     /// Every element plus a number.
     pub fn plus(self, number: f32) -> Weights {
-        Weights { shape: self.shape.clone(), source: Source::Plus(Box::new(self), number) }
+        Weights { shape: self.shape.clone(), source: ContentSource::Plus(Box::new(self), number) }
     }
 
     /// Equal shapes as one with a dimension more.
@@ -160,41 +160,42 @@ impl Weights {
         }
         let mut shape = vec![parts.len()];
         shape.extend(&first.shape);
-        Ok(Weights { shape, source: Source::Stack(parts) })
+        Ok(Weights { shape, source: ContentSource::Stack(parts) })
     }
 
     /// Whether sums are to be rounded to halves.
-    fn in_halves(&self, folder: &Folder) -> bool {
+    fn in_halves(&self, folder: &ModelFolder) -> bool {
         match &self.source {
-            Source::Stored(tensor) => folder.tensors()[*tensor].dtype == Dtype::F16,
-            Source::Values(_) => false,
-            Source::Rows(of, _) | Source::Plus(of, _) | Source::Transposed(of) | Source::Columns(of, ..) => {
-                of.in_halves(folder)
-            }
-            Source::Stack(parts) => parts.first().is_some_and(|p| p.in_halves(folder)),
+            ContentSource::Stored(tensor) => folder.tensors()[*tensor].dtype == Dtype::F16,
+            ContentSource::Values(_) => false,
+            ContentSource::Rows(of, _)
+            | ContentSource::Plus(of, _)
+            | ContentSource::Transposed(of)
+            | ContentSource::Columns(of, ..) => of.in_halves(folder),
+            ContentSource::Stack(parts) => parts.first().is_some_and(|p| p.in_halves(folder)),
         }
     }
 
     /// Reads elements from `first` on, of all rows in order.
-    pub fn read(&self, folder: &Folder, first: usize, out: &mut [f32]) {
+    pub fn read(&self, folder: &ModelFolder, first: usize, out: &mut [f32]) {
         match &self.source {
-            Source::Stored(tensor) => folder.read(*tensor, first, out),
-            Source::Values(values) => out.copy_from_slice(&values[first..first + out.len()]),
-            Source::Rows(of, rule) => {
+            ContentSource::Stored(tensor) => folder.read(*tensor, first, out),
+            ContentSource::Values(values) => out.copy_from_slice(&values[first..first + out.len()]),
+            ContentSource::Rows(of, rule) => {
                 let row = of.row().max(1);
                 self.by_row(first, out, row, |r, within, out| of.read(folder, rule.row(r) * row + within, out));
             }
-            Source::Stack(parts) => {
+            ContentSource::Stack(parts) => {
                 let len = parts.first().map_or(1, Weights::len).max(1);
                 self.by_row(first, out, len, |part, within, out| parts[part].read(folder, within, out));
             }
-            Source::Plus(of, number) => {
+            ContentSource::Plus(of, number) => {
                 of.read(folder, first, out);
                 let halves = of.in_halves(folder);
                 out.iter_mut()
                     .for_each(|x| *x = if halves { f16::from_f32(*x + number).to_f32() } else { *x + number });
             }
-            Source::Transposed(of) => {
+            ContentSource::Transposed(of) => {
                 let n = of.shape.len();
                 let (rows, columns) = (of.shape[n - 2], of.shape[n - 1]);
                 let len = (rows * columns).max(1);
@@ -207,7 +208,7 @@ impl Weights {
                     }
                 });
             }
-            Source::Columns(of, start, step) => {
+            ContentSource::Columns(of, start, step) => {
                 let (from, to) = (of.row(), self.row().max(1));
                 let mut line = vec![0f32; from];
                 self.by_row(first, out, to, |r, within, out| {
@@ -238,12 +239,12 @@ pub enum Content {
     /// Weights.
     Weights(Weights),
     /// Blocks.
-    Blocks(Blocks),
+    Blocks(Mxfp4Blocks),
 }
 
 /// Rows of MXFP4 blocks as models have them: codes in pairs of neighbours, and scales apart.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub struct Mxfp4Blocks {
     /// Dimensions of the weights, the contiguous one last.
     pub shape: Vec<usize>,
     codes: usize,
@@ -255,12 +256,12 @@ pub struct Blocks {
 /// Codes of a block, and weights.
 const BLOCK: (usize, usize) = (16, 32);
 
-impl Blocks {
+impl Mxfp4Blocks {
     /// Rows `start`, `start + step` and so on of each expert; `codes` is of shape `[experts, rows, blocks, 16]`.
     ///
     /// # Errors
     /// Shapes or types that do not fit, by the tensor's name.
-    pub fn new(folder: &Folder, codes: usize, scales: usize, start: usize, step: usize) -> Result<Blocks> {
+    pub fn new(folder: &ModelFolder, codes: usize, scales: usize, start: usize, step: usize) -> Result<Mxfp4Blocks> {
         let (c, s) = (&folder.tensors()[codes], &folder.tensors()[scales]);
         let fits = c.shape.len() == 4
             && c.shape[3] == BLOCK.0
@@ -274,7 +275,7 @@ impl Blocks {
             return Err(Error::file(folder.path(codes), what));
         }
         let shape = vec![c.shape[0], c.shape[1] / step, c.shape[2] * BLOCK.1];
-        Ok(Blocks { shape, codes, scales, start, step })
+        Ok(Mxfp4Blocks { shape, codes, scales, start, step })
     }
 
     /// Bytes of a row.
@@ -283,7 +284,7 @@ impl Blocks {
     }
 
     /// Appends rows from `first` on.
-    pub fn put(&self, folder: &Folder, first: usize, count: usize, out: &mut Vec<u8>) {
+    pub fn put(&self, folder: &ModelFolder, first: usize, count: usize, out: &mut Vec<u8>) {
         let (codes, scales) = (folder.bytes(self.codes), folder.bytes(self.scales));
         let blocks = self.shape[2] / BLOCK.1;
         for row in first..first + count {

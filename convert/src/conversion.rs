@@ -1,9 +1,9 @@
 //! A folder's conversion: what will be in the file, decided before anything is written.
 
 use crate::content::Content;
-use crate::folder::Folder;
-use crate::metadata::{header, Entry, Meta, Value, ALIGNMENT};
-use crate::types::{FileType, Kind};
+use crate::folder::ModelFolder;
+use crate::metadata::{header, Meta, MetaValue, TensorHeader, ALIGNMENT};
+use crate::types::{FileType, TensorType};
 use crate::{adapter, arch, Error, Result};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const MXFP4: u32 = 39;
 
 /// What to make of a folder.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ConversionOptions {
     /// What matrices become; where nothing is said, what a model's first one is, and F32 in adapters.
     pub file_type: Option<FileType>,
     /// `tokenizer.ggml.pre`, where the vocabulary's own is not known.
@@ -32,7 +32,7 @@ pub struct Tensor {
     /// Its data.
     pub(crate) content: Content,
     /// Its type.
-    pub(crate) kind: Kind,
+    pub(crate) kind: TensorType,
 }
 
 /// What takes a file's bytes, in order.
@@ -40,7 +40,7 @@ pub type Sink<'a> = dyn FnMut(&[u8]) -> std::result::Result<(), Box<dyn std::err
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ConversionReport {
     /// Weights of all tensors.
     pub weights: u64,
     /// Bytes of the file.
@@ -53,7 +53,7 @@ pub struct Conversion {
     /// Metadata in order.
     pub meta: Meta,
     pub(crate) tensors: Vec<Tensor>,
-    pub(crate) folder: Folder,
+    pub(crate) folder: ModelFolder,
     /// The HF class of the model.
     pub class: String,
 }
@@ -107,7 +107,7 @@ impl Conversion {
     ///
     /// # Errors
     /// Everything that is wrong with it, by file and tensor.
-    pub fn new(dir: &Path, options: &Options) -> Result<Conversion> {
+    pub fn new(dir: &Path, options: &ConversionOptions) -> Result<Conversion> {
         if !dir.is_dir() {
             return Err(Error::file(dir, "expected a folder, found none"));
         }
@@ -139,10 +139,10 @@ impl Conversion {
             return Err(Error::file(Path::new(&self.class), what));
         }
         t.kind = match format.ggml_id {
-            0 => Kind::F32,
-            1 => Kind::F16,
-            30 => Kind::Bf16,
-            _ => Kind::Format(format),
+            0 => TensorType::F32,
+            1 => TensorType::F16,
+            30 => TensorType::Bf16,
+            _ => TensorType::Format(format),
         };
         Ok(())
     }
@@ -157,13 +157,13 @@ impl Conversion {
     ///
     /// # Errors
     /// What the sink says, and [`Error::Stopped`].
-    pub fn write(&self, sink: &mut Sink<'_>, progress: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
-        let entries: Vec<Entry<'_>> = self
+    pub fn write(&self, sink: &mut Sink<'_>, progress: &mut dyn FnMut(u64) -> bool) -> Result<ConversionReport> {
+        let entries: Vec<TensorHeader<'_>> = self
             .tensors
             .iter()
-            .map(|t| Entry { name: &t.name, shape: t.shape(), type_id: t.type_id(), len_bytes: t.len_bytes() })
+            .map(|t| TensorHeader { name: &t.name, shape: t.shape(), type_id: t.type_id(), len_bytes: t.len_bytes() })
             .collect();
-        let mut report = Report::default();
+        let mut report = ConversionReport::default();
         let (mut done, mut padding) = (0u64, 0u64);
         let head = header(&self.meta, &entries);
         sink(&head).map_err(Error::Sink)?;
@@ -202,7 +202,7 @@ impl Conversion {
         weights.read(&self.folder, first * row, &mut floats);
         let part = (64usize << 10).div_ceil(row.max(1)).max(1) * row.max(1);
         let ones = match tensor.kind {
-            Kind::Format(_) => vec![1f32; part.min(floats.len())],
+            TensorType::Format(_) => vec![1f32; part.min(floats.len())],
             _ => Vec::new(),
         };
         let parts: Vec<Vec<u8>> = floats
@@ -219,10 +219,10 @@ impl Conversion {
     /// The value of a key that is a whole number, or the first of a list of them.
     pub fn number(&self, key: &str) -> Option<u32> {
         match self.meta.get(key)? {
-            Value::U32(v) => Some(*v),
-            Value::I32(v) => u32::try_from(*v).ok(),
-            Value::I32s(list) => list.first().and_then(|v| u32::try_from(*v).ok()),
-            Value::U32s(list) => list.first().copied(),
+            MetaValue::U32(v) => Some(*v),
+            MetaValue::I32(v) => u32::try_from(*v).ok(),
+            MetaValue::I32s(list) => list.first().and_then(|v| u32::try_from(*v).ok()),
+            MetaValue::U32s(list) => list.first().copied(),
             _ => None,
         }
     }

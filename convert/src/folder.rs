@@ -1,6 +1,6 @@
 //! The tensors of a folder: safetensors files, mapped, and their checked headers.
 
-use crate::map::Map;
+use crate::map::FileBytes;
 use crate::{json, Error, Result};
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -12,8 +12,8 @@ const MOST_PARTS: usize = 4096;
 
 /// A tensor of a file.
 #[derive(Clone, Debug)]
-pub struct Stored {
-    /// As the file has it.
+pub struct StoredTensor {
+    /// The tensor's name in the file.
     pub name: String,
     /// Dimensions, the contiguous one last.
     pub shape: Vec<usize>,
@@ -26,9 +26,9 @@ pub struct Stored {
 
 /// A folder's tensors, file by file and by name.
 #[derive(Debug)]
-pub struct Folder {
-    parts: Vec<Map>,
-    tensors: Vec<Stored>,
+pub struct ModelFolder {
+    parts: Vec<FileBytes>,
+    tensors: Vec<StoredTensor>,
 }
 
 /// Whether elements can be read as floats.
@@ -49,7 +49,7 @@ fn readable(dtype: Dtype) -> bool {
 }
 
 /// Names of a folder's files that begin and end so, sorted.
-fn named(dir: &Path, begin: &str, end: &str) -> Result<Vec<String>> {
+fn list_matching_files(dir: &Path, begin: &str, end: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::io(dir, e))? {
         let name = entry.map_err(|e| Error::io(dir, e))?.file_name();
@@ -77,20 +77,20 @@ fn index(path: &Path) -> Result<Option<BTreeMap<String, String>>> {
     map.iter().map(part).collect::<Result<_>>().map(Some)
 }
 
-impl Folder {
+impl ModelFolder {
     /// Maps the files that begin with `begin` and checks their headers.
     ///
     /// # Errors
     /// No files, files that are missing or cut short, headers that are not what they should be.
-    pub fn open(dir: &Path, begin: &str) -> Result<Folder> {
+    pub fn open(dir: &Path, begin: &str) -> Result<ModelFolder> {
         let at_index = dir.join(format!("{begin}.safetensors.index.json"));
         let index = index(&at_index)?;
         let names = match &index {
             Some(map) => map.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
-            None => named(dir, begin, ".safetensors")?,
+            None => list_matching_files(dir, begin, ".safetensors")?,
         };
         if names.is_empty() {
-            let bin = named(dir, "pytorch_model", ".bin")?;
+            let bin = list_matching_files(dir, "pytorch_model", ".bin")?;
             let found = bin.first().map_or("none".to_string(), |name| format!("{name}, which only Python reads"));
             return Err(Error::file(dir, format!("expected {begin}*.safetensors, found {found}")));
         }
@@ -100,7 +100,7 @@ impl Folder {
                 format!("expected at most {MOST_PARTS} files of tensors, found {}", names.len()),
             ));
         }
-        let mut folder = Folder { parts: Vec::new(), tensors: Vec::new() };
+        let mut folder = ModelFolder { parts: Vec::new(), tensors: Vec::new() };
         for name in &names {
             folder.add(&dir.join(name))?;
         }
@@ -135,13 +135,13 @@ impl Folder {
         if !path.exists() {
             return Err(Error::file(path, "expected a file of tensors, found none"));
         }
-        let map = Map::open(path)?;
+        let map = FileBytes::open(path)?;
         let bytes = map.bytes();
         let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| {
             Error::file(path, format!("expected a safetensors header of {} bytes at most: {e}", bytes.len()))
         })?;
         let data = header.saturating_add(8);
-        let mut tensors: Vec<Stored> = Vec::new();
+        let mut tensors: Vec<StoredTensor> = Vec::new();
         for (name, info) in metadata.tensors() {
             let (start, end) = info.data_offsets;
             let (start, end) = (start.checked_add(data), end.checked_add(data));
@@ -156,7 +156,7 @@ impl Folder {
                     format!("tensor {name}: expected its bytes in the file's {}, found them up to {end}", bytes.len());
                 return Err(Error::file(path, what));
             }
-            tensors.push(Stored {
+            tensors.push(StoredTensor {
                 name,
                 shape: info.shape.clone(),
                 dtype: info.dtype,
@@ -172,7 +172,7 @@ impl Folder {
     }
 
     /// All tensors, file by file and by name.
-    pub fn tensors(&self) -> &[Stored] {
+    pub fn tensors(&self) -> &[StoredTensor] {
         &self.tensors
     }
 

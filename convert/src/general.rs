@@ -1,9 +1,9 @@
 //! `general.*`: what a model is called, its size, who made it and from what, by its card, its configuration and its folder's name.
 
 use crate::json::{self, Object};
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::model_card::Card;
-use crate::name_parts::{parts, title, Parts};
+use crate::name_parts::{parts, title, NameParts};
 use crate::Result;
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use std::path::Path;
 pub struct Count {
     /// All of them; negative for adapters.
     pub total: i64,
-    /// Those that every token uses.
+    /// Parameters that every token uses.
     pub shared: u64,
-    /// Those of one expert of each matrix.
+    /// Parameters of one expert of each matrix.
     pub expert: u64,
     /// Experts.
     pub experts: u64,
@@ -57,7 +57,7 @@ pub fn count<'a>(tensors: impl Iterator<Item = (&'a str, &'a [usize])>) -> Count
     count
 }
 
-fn rounded(n: u64) -> String {
+fn round_count(n: u64) -> String {
     let n = n as f64;
     let (scale, unit) = match n {
         n if n > 1e12 => (1e-12, "T"),
@@ -73,8 +73,8 @@ fn rounded(n: u64) -> String {
 /// What a count is called, such as 7.2B or 8x3.1B.
 fn size_label(count: Count) -> String {
     match count.experts {
-        0 => rounded(count.total.unsigned_abs()),
-        n => format!("{n}x{}", rounded(count.shared + count.expert)),
+        0 => round_count(count.total.unsigned_abs()),
+        n => format!("{n}x{}", round_count(count.shared + count.expert)),
     }
 }
 
@@ -94,7 +94,7 @@ fn source(meta: &mut Meta, prefix: &str, id: &str, total: i64) {
             meta.set(format!("{prefix}.{key}"), value);
         }
     };
-    let Parts { full, organization, version, .. } = found;
+    let NameParts { full, organization, version, .. } = found;
     set("name", full.as_deref().map(title).inspect(|n| name = Some(n.clone())));
     set("version", version);
     set("organization", organization.as_deref().map(title));
@@ -127,7 +127,7 @@ fn sampling(meta: &mut Meta, settings: &Object) {
     for (key, of, whole) in KEYS.iter().chain(&[("mirostat_eta", "mirostat_eta", false)]) {
         let other = if *of == "penalty_repeat" { settings.get("repetition_penalty") } else { None };
         let Some(value) = settings.get(*of).or(other).and_then(number) else { continue };
-        let value = if *whole { Value::I32(value as i32) } else { Value::F32(value as f32) };
+        let value = if *whole { MetaValue::I32(value as i32) } else { MetaValue::F32(value as f32) };
         meta.set(format!("general.sampling.{key}"), value);
     }
 }
@@ -149,7 +149,7 @@ pub fn set(meta: &mut Meta, dir: &Path, count: Count) -> Result<()> {
     let by_id = id.map(|id| parts(id, count.total)).unwrap_or_default();
     let by_folder = parts(&folder, count.total);
     let card_text = |keys: &[&str]| keys.iter().find_map(|k| card.text(k));
-    let part = |keys: &[&str], of: fn(&Parts) -> Option<String>| {
+    let part = |keys: &[&str], of: fn(&NameParts) -> Option<String>| {
         card_text(keys).or_else(|| of(&by_id)).or_else(|| of(&by_folder))
     };
 
@@ -185,12 +185,12 @@ pub fn set(meta: &mut Meta, dir: &Path, count: Count) -> Result<()> {
     for (keys, prefix) in sources {
         let Some(key) = keys.iter().find(|k| card.has(k)) else { continue };
         let ids = card.list(key).unwrap_or_default();
-        meta.set(format!("{prefix}.count"), Value::U32(ids.len() as u32));
+        meta.set(format!("{prefix}.count"), MetaValue::U32(ids.len() as u32));
         ids.iter().enumerate().for_each(|(i, id)| source(meta, &format!("{prefix}.{i}"), id, count.total));
     }
     let lists = |keys: [&str; 2]| keys.iter().filter_map(|k| card.list(k)).flatten().collect::<Vec<_>>();
-    meta.set("general.tags", Value::Strs(lists(["tags", "pipeline_tag"])));
-    meta.set("general.languages", Value::Strs(lists(["languages", "language"])));
+    meta.set("general.tags", MetaValue::Strs(lists(["tags", "pipeline_tag"])));
+    meta.set("general.languages", MetaValue::Strs(lists(["languages", "language"])));
     Ok(())
 }
 

@@ -22,7 +22,7 @@ mod types;
 mod vocab;
 
 pub use arch::{families, Family};
-pub use conversion::{Conversion, Options, Report, Sink, Tensor};
+pub use conversion::{Conversion, ConversionOptions, ConversionReport, Sink, Tensor};
 pub use error::{Error, Result};
-pub use metadata::{Meta, Value};
-pub use types::{FileType, Kind};
+pub use metadata::{Meta, MetaValue};
+pub use types::{FileType, TensorType};

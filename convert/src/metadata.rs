@@ -8,7 +8,7 @@ pub const ALIGNMENT: u64 = 32;
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
-pub enum Value {
+pub enum MetaValue {
     U32(u32),
     I32(i32),
     F32(f32),
@@ -22,36 +22,36 @@ pub enum Value {
     Strs(Vec<String>),
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Value {
-        Value::Str(text.to_string())
+impl From<&str> for MetaValue {
+    fn from(text: &str) -> MetaValue {
+        MetaValue::Str(text.to_string())
     }
 }
 
-impl From<String> for Value {
-    fn from(text: String) -> Value {
-        Value::Str(text)
+impl From<String> for MetaValue {
+    fn from(text: String) -> MetaValue {
+        MetaValue::Str(text)
     }
 }
 
 /// Metadata in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
-    pairs: Vec<(Cow<'static, str>, Value)>,
+    pairs: Vec<(Cow<'static, str>, MetaValue)>,
 }
 
 impl Meta {
     /// Sets a key, which keeps its place if it is there. Empty texts and lists are left out, as readers expect.
-    pub fn set(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Value>) {
+    pub fn set(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<MetaValue>) {
         let (key, value) = (key.into(), value.into());
         let empty = match &value {
-            Value::Str(text) => text.is_empty(),
-            Value::U8s(v) => v.is_empty(),
-            Value::U32s(v) => v.is_empty(),
-            Value::I32s(v) => v.is_empty(),
-            Value::F32s(v) => v.is_empty(),
-            Value::Bools(v) => v.is_empty(),
-            Value::Strs(v) => v.is_empty(),
+            MetaValue::Str(text) => text.is_empty(),
+            MetaValue::U8s(v) => v.is_empty(),
+            MetaValue::U32s(v) => v.is_empty(),
+            MetaValue::I32s(v) => v.is_empty(),
+            MetaValue::F32s(v) => v.is_empty(),
+            MetaValue::Bools(v) => v.is_empty(),
+            MetaValue::Strs(v) => v.is_empty(),
             _ => false,
         };
         if empty {
@@ -64,19 +64,19 @@ impl Meta {
     }
 
     /// The value of a key.
-    pub fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&MetaValue> {
         self.pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v)
     }
 
     /// Keys and values in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &MetaValue)> {
         self.pairs.iter().map(|(k, v)| (k.as_ref(), v))
     }
 }
 
 /// A tensor as the header names it.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct TensorHeader<'a> {
     /// GGUF name.
     pub name: &'a str,
     /// Dimensions, the contiguous one last.
@@ -98,41 +98,41 @@ fn put_list(out: &mut Vec<u8>, element: u32, len: usize) {
     out.extend((len as u64).to_le_bytes());
 }
 
-fn put_value(out: &mut Vec<u8>, value: &Value) {
+fn put_value(out: &mut Vec<u8>, value: &MetaValue) {
     let mut scalar = |kind: u32, bytes: &[u8]| {
         out.extend(kind.to_le_bytes());
         out.extend(bytes);
     };
     match value {
-        Value::U32(v) => scalar(4, &v.to_le_bytes()),
-        Value::I32(v) => scalar(5, &v.to_le_bytes()),
-        Value::F32(v) => scalar(6, &v.to_le_bytes()),
-        Value::Bool(v) => scalar(7, &[u8::from(*v)]),
-        Value::Str(text) => {
+        MetaValue::U32(v) => scalar(4, &v.to_le_bytes()),
+        MetaValue::I32(v) => scalar(5, &v.to_le_bytes()),
+        MetaValue::F32(v) => scalar(6, &v.to_le_bytes()),
+        MetaValue::Bool(v) => scalar(7, &[u8::from(*v)]),
+        MetaValue::Str(text) => {
             scalar(8, &[]);
             put_text(out, text);
         }
-        Value::U8s(list) => {
+        MetaValue::U8s(list) => {
             put_list(out, 0, list.len());
             out.extend(list);
         }
-        Value::U32s(list) => {
+        MetaValue::U32s(list) => {
             put_list(out, 4, list.len());
             list.iter().for_each(|v| out.extend(v.to_le_bytes()));
         }
-        Value::I32s(list) => {
+        MetaValue::I32s(list) => {
             put_list(out, 5, list.len());
             list.iter().for_each(|v| out.extend(v.to_le_bytes()));
         }
-        Value::F32s(list) => {
+        MetaValue::F32s(list) => {
             put_list(out, 6, list.len());
             list.iter().for_each(|v| out.extend(v.to_le_bytes()));
         }
-        Value::Bools(list) => {
+        MetaValue::Bools(list) => {
             put_list(out, 7, list.len());
             out.extend(list.iter().map(|v| u8::from(*v)));
         }
-        Value::Strs(list) => {
+        MetaValue::Strs(list) => {
             put_list(out, 8, list.len());
             list.iter().for_each(|v| put_text(out, v));
         }
@@ -140,7 +140,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// The file up to its first tensor's data, padded to the alignment.
-pub fn header(meta: &Meta, tensors: &[Entry<'_>]) -> Vec<u8> {
+pub fn header(meta: &Meta, tensors: &[TensorHeader<'_>]) -> Vec<u8> {
     let mut out = b"GGUF".to_vec();
     out.extend(3u32.to_le_bytes());
     out.extend((tensors.len() as u64).to_le_bytes());

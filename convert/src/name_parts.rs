@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 /// The parts of an id; none where it does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct NameParts {
     /// The id without its organization.
     pub full: Option<String>,
     /// Who made it.
@@ -109,9 +109,9 @@ fn size(part: &str, total: i64) -> (String, bool) {
 }
 
 /// The parts of an id. `total` is the number of weights; negative for adapters, 0 if it is not known.
-pub fn parts(id: &str, total: i64) -> Parts {
+pub fn parts(id: &str, total: i64) -> NameParts {
     if id.contains(' ') {
-        return Parts { full: Some(id.to_string()), ..Parts::default() };
+        return NameParts { full: Some(id.to_string()), ..NameParts::default() };
     }
     let (organization, full) = match id.split_once('/') {
         Some((organization, full)) => (Some(organization).filter(|o| !o.starts_with('.')), full),
@@ -170,7 +170,7 @@ pub fn parts(id: &str, total: i64) -> Parts {
     let finetune = join(|is| is.finetune, false);
     let version = join(|is| is.version && !is.basename, false);
     let ambiguous = size_label.is_none() && finetune.is_none() && version.is_none();
-    Parts {
+    NameParts {
         full: Some(full.to_string()),
         organization: organization.map(String::from),
         basename: basename.filter(|_| !ambiguous),

@@ -28,7 +28,7 @@ impl FileType {
     ];
 
     /// The type of a name, upper or lower case.
-    pub fn named(name: &str) -> Option<FileType> {
+    pub fn from_name(name: &str) -> Option<FileType> {
         FileType::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, t)| *t)
     }
 
@@ -43,19 +43,19 @@ impl FileType {
     }
 
     /// What matrices become.
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> TensorType {
         match self {
-            FileType::F32 => Kind::F32,
-            FileType::F16 | FileType::Auto => Kind::F16,
-            FileType::Bf16 => Kind::Bf16,
-            FileType::Q8_0 => Kind::Q8_0,
+            FileType::F32 => TensorType::F32,
+            FileType::F16 | FileType::Auto => TensorType::F16,
+            FileType::Bf16 => TensorType::Bf16,
+            FileType::Q8_0 => TensorType::Q8_0,
         }
     }
 }
 
 /// The type of a tensor's data.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum TensorType {
     /// 4 bytes a weight.
     F32,
     /// 2 bytes a weight.
@@ -71,15 +71,15 @@ pub enum Kind {
 /// ggml's type id of MXFP4, whose blocks are copied and never encoded here.
 const Q8_0: u32 = 8;
 
-impl Kind {
+impl TensorType {
     /// The format's row.
     pub fn format(self) -> Option<&'static Format> {
         match self {
-            Kind::F32 => find(0),
-            Kind::F16 => find(1),
-            Kind::Bf16 => find(30),
-            Kind::Q8_0 => find(Q8_0),
-            Kind::Format(format) => Some(format),
+            TensorType::F32 => find(0),
+            TensorType::F16 => find(1),
+            TensorType::Bf16 => find(30),
+            TensorType::Q8_0 => find(Q8_0),
+            TensorType::Format(format) => Some(format),
         }
     }
 
@@ -96,11 +96,11 @@ impl Kind {
     /// Appends rows of weights as bytes.
     pub fn encode(self, weights: &[f32], ones: &[f32], out: &mut Vec<u8>) {
         match self {
-            Kind::F32 => weights.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Kind::F16 => weights.iter().for_each(|x| out.extend(half::f16::from_f32(*x).to_le_bytes())),
-            Kind::Bf16 => weights.iter().for_each(|x| out.extend(half::bf16::from_f32(*x).to_le_bytes())),
-            Kind::Q8_0 => weights.chunks_exact(32).for_each(|block| q8_0(block, out)),
-            Kind::Format(format) => {
+            TensorType::F32 => weights.iter().for_each(|x| out.extend(x.to_le_bytes())),
+            TensorType::F16 => weights.iter().for_each(|x| out.extend(half::f16::from_f32(*x).to_le_bytes())),
+            TensorType::Bf16 => weights.iter().for_each(|x| out.extend(half::bf16::from_f32(*x).to_le_bytes())),
+            TensorType::Q8_0 => weights.chunks_exact(32).for_each(|block| q8_0(block, out)),
+            TensorType::Format(format) => {
                 let start = out.len();
                 out.resize(start + weights.len() / format.block_len * format.block_bytes, 0);
                 format.encode_row(weights, &ones[..weights.len()], &mut out[start..]);

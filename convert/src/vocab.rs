@@ -9,7 +9,7 @@ mod spm;
 pub use special::Special;
 
 use crate::config::Config;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{json, Error, Result};
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const MOST_TOKENS: usize = 4 << 20;
 
 /// Kinds of tokens, as GGUF counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// A piece of text.
     Normal = 1,
     /// What no other token is.
@@ -38,7 +38,7 @@ pub enum Kind {
 pub struct Tokens {
     texts: Vec<String>,
     scores: Vec<f32>,
-    kinds: Vec<Kind>,
+    kinds: Vec<TokenKind>,
 }
 
 impl Tokens {
@@ -51,27 +51,27 @@ impl Tokens {
             return Err(Error::file(path, format!("vocab_size: expected at most {MOST_TOKENS}, found {len}")));
         }
         let texts = (0..len).map(|i| format!("[PAD{i}]")).collect();
-        Ok(Tokens { texts, scores: vec![score; len], kinds: vec![Kind::Unused; len] })
+        Ok(Tokens { texts, scores: vec![score; len], kinds: vec![TokenKind::Unused; len] })
     }
 
-    fn set(&mut self, id: usize, text: String, score: f32, kind: Kind) {
+    fn set(&mut self, id: usize, text: String, score: f32, kind: TokenKind) {
         self.texts[id] = text;
         self.scores[id] = score;
         self.kinds[id] = kind;
     }
 
     fn put(self, meta: &mut Meta, scored: bool) {
-        meta.set("tokenizer.ggml.tokens", Value::Strs(self.texts));
+        meta.set("tokenizer.ggml.tokens", MetaValue::Strs(self.texts));
         if scored {
-            meta.set("tokenizer.ggml.scores", Value::F32s(self.scores));
+            meta.set("tokenizer.ggml.scores", MetaValue::F32s(self.scores));
         }
-        meta.set("tokenizer.ggml.token_type", Value::I32s(self.kinds.iter().map(|k| *k as i32).collect()));
+        meta.set("tokenizer.ggml.token_type", MetaValue::I32s(self.kinds.iter().map(|k| *k as i32).collect()));
     }
 }
 
 /// What vocabularies are read from.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct VocabularySource<'a> {
     /// The folder.
     pub dir: &'a Path,
     /// The model's hyper-parameters.
@@ -89,7 +89,7 @@ fn looks_special(text: &str) -> bool {
         || between("<unused", ">")
 }
 
-impl Source<'_> {
+impl VocabularySource<'_> {
     /// Whether there is a SentencePiece model.
     pub fn has_spm(&self) -> bool {
         self.dir.join("tokenizer.model").is_file()
@@ -124,7 +124,7 @@ impl Source<'_> {
     /// A SentencePiece model with all added tokens as Phi 3 has them.
     ///
     /// # Errors
-    /// As [`Source::spm`].
+    /// As [`VocabularySource::spm`].
     pub fn spm_of_phi(&self, meta: &mut Meta) -> Result<()> {
         let tokens = spm::tokens_of_phi(self)?;
         self.put_spm(meta, tokens)
@@ -133,7 +133,7 @@ impl Source<'_> {
     /// The number of tokens of a SentencePiece model, with the ids that are left free.
     ///
     /// # Errors
-    /// As [`Source::spm`].
+    /// As [`VocabularySource::spm`].
     pub fn spm_len(&self) -> Result<usize> {
         spm::tokens(self).map(|tokens| tokens.texts.len())
     }
@@ -159,14 +159,14 @@ impl Source<'_> {
         }
     }
 
-    /// As Llama's models have it: a SentencePiece model, the same in `tokenizer.json`, or BPE.
+    /// Writes a vocabulary as Llama's models have it: a SentencePiece model, the same in `tokenizer.json`, or BPE.
     ///
     /// # Errors
     /// As those.
     pub fn llama(&self, meta: &mut Meta) -> Result<()> {
         let settings = json::object(&self.dir.join("tokenizer_config.json"))?.unwrap_or_default();
         if let Some(add) = settings.get("add_prefix_space").and_then(|v| v.as_bool()) {
-            meta.set("tokenizer.ggml.add_space_prefix", Value::Bool(add));
+            meta.set("tokenizer.ggml.add_space_prefix", MetaValue::Bool(add));
         }
         if self.has_spm() {
             self.spm(meta)?;
@@ -184,7 +184,7 @@ impl Source<'_> {
             special.put(meta);
         }
         if size == 49152 {
-            meta.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
+            meta.set("tokenizer.ggml.add_bos_token", MetaValue::Bool(false));
         }
         Ok(())
     }
@@ -192,13 +192,13 @@ impl Source<'_> {
     /// WordPiece of BERT, with the marks of words turned round.
     ///
     /// # Errors
-    /// As [`Source::bpe`].
+    /// As [`VocabularySource::bpe`].
     pub fn word_piece(&self, meta: &mut Meta) -> Result<()> {
         let (mut tokens, pre) = hf::base(self)?;
         let types = self.config.opt_u32(&["type_vocab_size"])?.unwrap_or(1);
-        meta.set("tokenizer.ggml.token_type_count", Value::U32(types));
+        meta.set("tokenizer.ggml.token_type_count", MetaValue::U32(types));
         for (text, kind) in tokens.texts.iter_mut().zip(&tokens.kinds) {
-            if *kind != Kind::Control {
+            if *kind != TokenKind::Control {
                 *text = text.strip_prefix("##").map_or_else(|| format!("\u{2581}{text}"), String::from);
             }
         }

@@ -6,9 +6,9 @@
 
 mod recipe;
 
-use pumex_convert::{Conversion, FileType, Options};
+use pumex_convert::{Conversion, ConversionOptions, FileType};
 use recipe::cases::all;
-use recipe::Folder;
+use recipe::RecipeFolder;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -16,29 +16,29 @@ const TYPES: [(&str, FileType); 4] =
     [("f32", FileType::F32), ("f16", FileType::F16), ("bf16", FileType::Bf16), ("q8_0", FileType::Q8_0)];
 
 /// A folder of its own, gone at the end.
-struct Scratch(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let path = std::env::temp_dir().join(format!("pumex-convert-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        TemporaryFolder(path)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn options(folder: &Folder, dir: &Path, file_type: FileType) -> Options {
+fn options(folder: &RecipeFolder, dir: &Path, file_type: FileType) -> ConversionOptions {
     let base = folder.base.map(|base| dir.parent().unwrap().join(base));
-    Options { file_type: Some(file_type), pre: pre(folder), base }
+    ConversionOptions { file_type: Some(file_type), pre: pre(folder), base }
 }
 
-fn pre(folder: &Folder) -> Option<String> {
+fn pre(folder: &RecipeFolder) -> Option<String> {
     let of = folder.base.map(|base| all().into_iter().find(|f| f.name == base).unwrap().pre);
     of.unwrap_or(folder.pre).map(String::from)
 }
@@ -65,7 +65,7 @@ fn sum(bytes: &[u8]) -> String {
 #[test]
 fn folders_become_what_the_oracle_makes_of_them() {
     let kept = std::env::var("PUMEX_CONVERT_OUT").ok().map(PathBuf::from);
-    let scratch = Scratch::new("oracle");
+    let scratch = TemporaryFolder::new("oracle");
     let into = kept.clone().unwrap_or(scratch.0.clone());
     let golden = include_str!("golden/sums.txt");
     let mut wrong = Vec::new();
@@ -98,8 +98,8 @@ fn folders_become_what_the_oracle_makes_of_them() {
 }
 
 /// What documents say of a folder's family.
-fn row(folder: &Folder) -> String {
-    let config = |f: &Folder| serde_json::from_slice::<serde_json::Value>(&f.files["config.json"]).unwrap();
+fn row(folder: &RecipeFolder) -> String {
+    let config = |f: &RecipeFolder| serde_json::from_slice::<serde_json::Value>(&f.files["config.json"]).unwrap();
     let of = folder.base.map(|base| all().into_iter().find(|f| f.name == base).unwrap());
     let config = config(of.as_ref().unwrap_or(folder));
     let class = config["architectures"][0].as_str().unwrap();

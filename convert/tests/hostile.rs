@@ -5,29 +5,29 @@
 #[allow(dead_code)]
 mod recipe;
 
-use pumex_convert::{Conversion, Error, Options};
+use pumex_convert::{Conversion, ConversionOptions, Error};
 use recipe::cases::all;
-use recipe::Folder;
+use recipe::RecipeFolder;
 use std::path::{Path, PathBuf};
 
-struct Scratch(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let path = std::env::temp_dir().join(format!("pumex-convert-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        TemporaryFolder(path)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn folder(name: &str) -> Folder {
+fn folder(name: &str) -> RecipeFolder {
     all().into_iter().find(|f| f.name == name).unwrap()
 }
 
@@ -42,11 +42,11 @@ const SOME: [&str; 7] = [
     "all-MiniLM-L2-v2",
 ];
 
-fn read(folder: &Folder, dir: &Path) -> Result<Conversion, Error> {
-    Conversion::new(dir, &Options { pre: folder.pre.map(String::from), ..Options::default() })
+fn read(folder: &RecipeFolder, dir: &Path) -> Result<Conversion, Error> {
+    Conversion::new(dir, &ConversionOptions { pre: folder.pre.map(String::from), ..ConversionOptions::default() })
 }
 
-fn refused(folder: &Folder, dir: &Path) -> String {
+fn refusal_text(folder: &RecipeFolder, dir: &Path) -> String {
     read(folder, dir).err().map(|e| e.to_string()).unwrap_or_default()
 }
 
@@ -59,14 +59,14 @@ fn is_needless(name: &str) -> bool {
 
 #[test]
 fn every_tensor_that_is_missing_is_named() {
-    let scratch = Scratch::new("missing");
+    let scratch = TemporaryFolder::new("missing");
     for name in SOME {
         let whole = folder(name);
         for tensor in whole.tensors.keys().filter(|t| !is_needless(t)) {
             let mut less = whole.clone();
             less.tensors.remove(tensor);
             let dir = less.write(&scratch.0);
-            let error = refused(&less, &dir);
+            let error = refusal_text(&less, &dir);
             let stem = tensor.trim_end_matches("_scales").trim_end_matches("_blocks");
             // Fused and renamed ones are named by what they were to become, in the same layer.
             let layer = tensor.split('.').find(|p| p.bytes().all(|b| b.is_ascii_digit())).unwrap_or("");
@@ -80,7 +80,7 @@ fn every_tensor_that_is_missing_is_named() {
 
 #[test]
 fn shapes_that_do_not_fit_are_named() {
-    let scratch = Scratch::new("shapes");
+    let scratch = TemporaryFolder::new("shapes");
     for name in SOME {
         let whole = folder(name);
         for tensor in whole
@@ -92,7 +92,7 @@ fn shapes_that_do_not_fit_are_named() {
             let found = other.tensors.get_mut(tensor).unwrap();
             found.shape.insert(0, 1);
             let dir = other.write(&scratch.0);
-            let error = refused(&other, &dir);
+            let error = refusal_text(&other, &dir);
             assert!(error.contains("expected"), "{name} with another {tensor}: {error}");
         }
     }
@@ -100,7 +100,7 @@ fn shapes_that_do_not_fit_are_named() {
 
 #[test]
 fn files_that_are_cut_short_are_refused_and_named() {
-    let scratch = Scratch::new("short");
+    let scratch = TemporaryFolder::new("short");
     let whole = folder("seeded-mistral-24b-instruct-2501");
     let dir = whole.write(&scratch.0);
     let names: Vec<PathBuf> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).collect();
@@ -109,7 +109,7 @@ fn files_that_are_cut_short_are_refused_and_named() {
         for len in [0, 1, 7, 8, 9, bytes.len() / 2, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..len]).unwrap();
             if path.extension().is_some_and(|e| e == "safetensors" || e == "json") {
-                let error = refused(&whole, &dir);
+                let error = refusal_text(&whole, &dir);
                 assert!(
                     error.contains(path.file_name().unwrap().to_str().unwrap()),
                     "{} of {len}: {error}",
@@ -118,7 +118,7 @@ fn files_that_are_cut_short_are_refused_and_named() {
             }
         }
         std::fs::remove_file(&path).unwrap();
-        let error = refused(&whole, &dir);
+        let error = refusal_text(&whole, &dir);
         let needed = !["chat_template.jinja", "tokenizer_config.json", "model.safetensors.index.json"]
             .iter()
             .any(|n| path.ends_with(n));
@@ -130,7 +130,7 @@ fn files_that_are_cut_short_are_refused_and_named() {
 
 #[test]
 fn headers_that_lie_are_refused() {
-    let scratch = Scratch::new("headers");
+    let scratch = TemporaryFolder::new("headers");
     let whole = folder("Tiny-Llama-7B-chat-v0.2");
     let dir = whole.write(&scratch.0);
     let path = dir.join("model.safetensors");
@@ -152,18 +152,18 @@ fn headers_that_lie_are_refused() {
     ];
     for text in rows {
         header(text, 12);
-        let error = refused(&whole, &dir);
+        let error = refusal_text(&whole, &dir);
         assert!(error.contains("model.safetensors"), "{text}: {error}");
     }
     let mut bytes = u64::MAX.to_le_bytes().to_vec();
     bytes.extend([0; 64]);
     std::fs::write(&path, bytes).unwrap();
-    assert!(refused(&whole, &dir).contains("model.safetensors"));
+    assert!(refusal_text(&whole, &dir).contains("model.safetensors"));
 }
 
 #[test]
 fn what_is_not_known_is_said() {
-    let scratch = Scratch::new("unknown");
+    let scratch = TemporaryFolder::new("unknown");
     let rows = [
         ("LlamaForCausalLM", "MambaForCausalLM", "MambaForCausalLM is not known; known are LlamaForCausalLM"),
         ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 99999999", "num_hidden_layers"),
@@ -180,22 +180,22 @@ fn what_is_not_known_is_said() {
         let changed = config.replace(from, to);
         assert_ne!(changed, config, "{from}");
         other.text("config.json", &changed);
-        let error = refused(&other, &other.write(&scratch.0));
+        let error = refusal_text(&other, &other.write(&scratch.0));
         assert!(error.contains(expected), "{to}: {error}");
     }
     // A vocabulary of nobody's needs to be told.
     let mut own = folder("Qwen2.5-0.5B-Instruct");
     own.pre = None;
-    assert!(refused(&own, &own.write(&scratch.0)).contains("--pre"));
+    assert!(refusal_text(&own, &own.write(&scratch.0)).contains("--pre"));
     let mut adapter = folder("qwen-adapter");
     adapter.base = None;
-    assert!(refused(&adapter, &adapter.write(&scratch.0)).contains("--base"));
-    assert!(refused(&adapter, &scratch.0.join("nowhere")).contains("expected a folder"));
+    assert!(refusal_text(&adapter, &adapter.write(&scratch.0)).contains("--base"));
+    assert!(refusal_text(&adapter, &scratch.0.join("nowhere")).contains("expected a folder"));
 }
 
 #[test]
 fn a_sink_and_a_caller_can_stop_it() {
-    let scratch = Scratch::new("stop");
+    let scratch = TemporaryFolder::new("stop");
     let whole = folder("Tiny-Llama-7B-chat-v0.2");
     let conversion = read(&whole, &whole.write(&scratch.0)).unwrap();
     let stopped = conversion.write(&mut |_| Ok(()), &mut |_| false);

@@ -1,14 +1,14 @@
 //! How fast one product of each form reads its matrix: `speed [ROWS [COLS [COLUMNS [THREADS [IN_PLACE]]]]]`, 1 for packing on the
 //! way.
 
-use pumex_cpu::{threads, Acts, Cpu, Input, Isa, Matrix, Part, Pool, Shape};
+use pumex_cpu::{threads, Acts, Cpu, DataShape, Isa, Matrix, ProductInput, ScaledMatrix, ThreadPool};
 use std::time::Instant;
 
 fn main() {
     let args: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
     let arg = |i: usize, or: usize| args.get(i).copied().unwrap_or(or);
     let (rows, cols, columns) = (arg(0, 65536), arg(1, 2048), arg(2, 1));
-    let cpu = Cpu { pool: Pool::new(arg(3, threads::usual()), |_| ()), isa: Isa::best() };
+    let cpu = Cpu { pool: ThreadPool::new(arg(3, threads::usual()), |_| ()), isa: Isa::best() };
     // What a plain read of memory gives.
     let words = vec![1u64; 1 << 27];
     for _ in 0..2 {
@@ -30,17 +30,17 @@ fn main() {
         let mut bytes = vec![0; 4 * row];
         format.encode_row(&x[..cols].repeat(4), &vec![1.0; 4 * cols], &mut bytes);
         let begun = Instant::now();
-        let shape = Shape { parts: 1, rows, cols };
+        let shape = DataShape { parts: 1, rows, cols };
         let m = Matrix::new((&cpu.pool, cpu.isa), format, shape, &bytes, arg(4, 0) == 0);
         let packed = begun.elapsed().as_secs_f64();
         let mut acts = Acts::default();
         acts.set(&cpu.pool, cpu.isa, &x, cols);
         let mut out = vec![0.0; rows * columns];
-        let part = [Part { matrix: &m, scale: 1.0, bias: None }];
+        let part = [ScaledMatrix { matrix: &m, scale: 1.0, bias: None }];
         let mut best = f64::MAX;
         for _ in 0..12 {
             let begun = Instant::now();
-            cpu.multiply(&part, &Input { floats: &x, acts: &acts }, columns, false, (0, rows), &mut out);
+            cpu.multiply(&part, &ProductInput { floats: &x, acts: &acts }, columns, false, (0, rows), &mut out);
             best = best.min(begun.elapsed().as_secs_f64());
         }
         let gb = m.len_bytes() as f64 / best / 1e9;

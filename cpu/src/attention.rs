@@ -5,16 +5,16 @@
 //! are joined afterwards: the same whatever the number of threads.
 
 mod cache;
-mod chosen;
 mod item;
-mod next;
+mod prefetch;
+mod sparse;
 
-pub use cache::{Cache, Elements, Place};
-pub use chosen::Index;
+pub use cache::{Cache, CacheWrite, Elements};
+pub use sparse::IndexerHeads;
 
-use crate::buffer::Parts;
+use crate::buffer::DisjointParts;
 use crate::Cpu;
-use item::{Job, Rules};
+use item::{AttentionItem, AttentionRules};
 
 /// Positions of a block.
 pub const BLOCK: usize = 32;
@@ -25,10 +25,10 @@ const QUERIES: usize = 32;
 
 /// Heads, and what is done to scores.
 #[derive(Clone, Copy, Debug)]
-pub struct Scores<'a> {
+pub struct ScoreRules<'a> {
     /// Query heads, a multiple of the cache's heads.
     pub heads: usize,
-    /// Of the scores.
+    /// The factor of the scores, `1 / sqrt(head_dim)` in most models.
     pub scale: f32,
     /// Scores become `cap * tanh(score / cap)`.
     pub soft_cap: Option<f32>,
@@ -41,7 +41,7 @@ pub struct Scores<'a> {
     pub biases: &'a [f32],
 }
 
-impl Scores<'_> {
+impl ScoreRules<'_> {
     /// What a head's scores change by.
     fn bias(&self, head: usize) -> Bias<'_> {
         let width = self.biases.len() / self.heads.max(1);
@@ -75,7 +75,7 @@ impl Bias<'_> {
 
 /// What a row sees of its sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct VisibleRange {
     /// Its own position.
     pub pos: usize,
     /// The first position.
@@ -86,7 +86,7 @@ pub struct Seen {
 
 /// Rows of one sequence that follow each other.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct RowRun<'a> {
     /// The first row.
     pub row: usize,
     /// How many.
@@ -113,7 +113,7 @@ struct Item {
 
 /// Lists and results that are kept from step to step, so that steps need no new memory.
 #[derive(Default)]
-pub struct Work {
+pub struct AttentionWorkspace {
     items: Vec<Item>,
     /// First partial of a split item, and how many; row and head.
     joins: Vec<(usize, usize, usize, usize)>,
@@ -129,8 +129,8 @@ pub struct Queries<'a> {
     pub width: usize,
 }
 
-impl Work {
-    fn plan(&mut self, cache: &Cache, scores: &Scores<'_>, runs: &[Run<'_>], seen: &[Seen]) {
+impl AttentionWorkspace {
+    fn plan(&mut self, cache: &Cache, scores: &ScoreRules<'_>, runs: &[RowRun<'_>], seen: &[VisibleRange]) {
         self.items.clear();
         self.joins.clear();
         let (mut partials, group) = (0, scores.heads / cache.kv_heads);
@@ -171,11 +171,11 @@ impl Cpu {
     pub fn attend(
         &self,
         cache: &Cache,
-        scores: &Scores<'_>,
+        scores: &ScoreRules<'_>,
         q: Queries<'_>,
-        runs: &[Run<'_>],
-        seen: &[Seen],
-        work: &mut Work,
+        runs: &[RowRun<'_>],
+        seen: &[VisibleRange],
+        work: &mut AttentionWorkspace,
         out: &mut [f32],
     ) {
         let (group, v_dim, v_pad) = (scores.heads / cache.kv_heads, cache.v_dim, cache.v_pad());
@@ -183,13 +183,13 @@ impl Cpu {
         assert!(q.rows.len() >= seen.len() * q.width && q.width >= scores.heads * cache.k_dim, "queries of all rows");
         assert!(out.len() >= seen.len() * scores.heads * v_dim, "room for all rows");
         work.plan(cache, scores, runs, seen);
-        let rules = Rules { group, scores };
+        let rules = AttentionRules { group, scores };
         let (items, stride) = (&work.items, group * (v_pad + 2));
-        let (outs, partials) = (Parts::new(out), Parts::new(&mut work.partials));
+        let (outs, partials) = (DisjointParts::new(out), DisjointParts::new(&mut work.partials));
         self.pool.each(items.len(), &|i| {
             let item = &items[i];
             let run = &runs[item.run];
-            let job = Job {
+            let job = AttentionItem {
                 cache,
                 blocks: &run.blocks[item.from - run.first_block..item.to - run.first_block],
                 from: item.from * BLOCK,

@@ -38,7 +38,7 @@ impl Buffer {
         Buffer::of(len).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
     }
 
-    /// Likewise; none where there is no such memory.
+    /// Memory of `len` bytes, zeroed; none where the system has no such memory.
     pub fn of(len: usize) -> Option<Buffer> {
         if len == 0 {
             return Some(Buffer { start: NonNull::<u64>::dangling().cast(), len, owned: Owned::None });
@@ -53,7 +53,7 @@ impl Buffer {
         Some(Buffer { start: NonNull::new(start)?, len, owned: Owned::Heap(layout) })
     }
 
-    /// Of pages of its own, which cost nothing until they are touched.
+    /// Memory in pages of its own, which cost nothing until they are touched.
     #[cfg(target_os = "linux")]
     fn pages(len: usize) -> Option<Buffer> {
         use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
@@ -112,7 +112,7 @@ pub struct Arena {
 
 impl Arena {
     /// `len` bytes that are zero, aligned to 64; none where there is no such memory.
-    pub fn take(&mut self, len: usize) -> Option<Piece> {
+    pub fn take(&mut self, len: usize) -> Option<ArenaSlice> {
         let whole = len.checked_next_multiple_of(ALIGN)?;
         let buffer = match self.last.take().filter(|last| last.len - self.used >= whole) {
             Some(last) => last,
@@ -124,18 +124,18 @@ impl Arena {
         };
         self.last = Some(buffer.clone());
         self.used += whole;
-        Some(Piece { from: self.used - whole, len, buffer })
+        Some(ArenaSlice { from: self.used - whole, len, buffer })
     }
 }
 
 /// A part of an [`Arena`] that nobody else has.
-pub struct Piece {
+pub struct ArenaSlice {
     buffer: Arc<Buffer>,
     from: usize,
     len: usize,
 }
 
-impl Piece {
+impl ArenaSlice {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: initialized bytes in the buffer, which lives as long; nobody else has them.
@@ -150,15 +150,15 @@ impl Piece {
 }
 
 /// Disjoint parts of a slice that several threads write.
-pub(crate) struct Parts<T>(*mut T, usize);
+pub(crate) struct DisjointParts<T>(*mut T, usize);
 
 // SAFETY: whoever takes a part promises that nobody else has it.
-unsafe impl<T: Send> Sync for Parts<T> {}
+unsafe impl<T: Send> Sync for DisjointParts<T> {}
 
-impl<T> Parts<T> {
-    /// Of a slice that nobody else touches meanwhile.
-    pub fn new(all: &mut [T]) -> Parts<T> {
-        Parts(all.as_mut_ptr(), all.len())
+impl<T> DisjointParts<T> {
+    /// Parts of `all`, a slice that nobody else touches meanwhile.
+    pub fn new(all: &mut [T]) -> DisjointParts<T> {
+        DisjointParts(all.as_mut_ptr(), all.len())
     }
 
     /// `len` elements from `from` on.

@@ -57,10 +57,10 @@ elements! {
 }
 
 /// How rows of weights meet columns of the input, some elements at a time.
-trait Way<S: Simd> {
-    /// Of one row.
+trait DotKernel<S: Simd> {
+    /// Elements of one row of weights.
     type W: Copy;
-    /// Of one column.
+    /// Elements of one column of the input.
     type X: Copy;
     /// Elements that meet at a time.
     const STEP: usize;
@@ -76,7 +76,7 @@ trait Way<S: Simd> {
 /// Everything becomes floats.
 struct Widened<E>(std::marker::PhantomData<E>);
 
-impl<S: Simd, E: Element> Way<S> for Widened<E> {
+impl<S: Simd, E: Element> DotKernel<S> for Widened<E> {
     type W = S::F;
     type X = S::F;
     const STEP: usize = LANES;
@@ -112,7 +112,7 @@ impl<S: Simd, E: Element> Way<S> for Widened<E> {
 /// # Safety
 /// As of [`Simd`]; `rows` and `x` have `cols` elements each.
 #[inline(always)]
-unsafe fn block<S: Simd, T: Way<S>, const R: usize, const N: usize>(
+unsafe fn block<S: Simd, T: DotKernel<S>, const R: usize, const N: usize>(
     rows: [*const u8; R],
     x: &[*const u8],
     cols: usize,
@@ -171,7 +171,7 @@ const SHORT: usize = 256;
 /// # Safety
 /// As of [`block`], for all rows and columns.
 #[inline(always)]
-unsafe fn all<S: Simd, T: Way<S>>(of: Rows, x: &[*const u8], out: *mut f32) {
+unsafe fn all<S: Simd, T: DotKernel<S>>(of: Rows, x: &[*const u8], out: *mut f32) {
     for (i, x) in x.chunks(SOME).enumerate() {
         let mut r = 0;
         while r < of.rows {
@@ -199,7 +199,7 @@ unsafe fn all<S: Simd, T: Way<S>>(of: Rows, x: &[*const u8], out: *mut f32) {
 /// # Safety
 /// As of [`block`], for all columns.
 #[inline(always)]
-unsafe fn some<S: Simd, T: Way<S>, const R: usize>(first: *const u8, of: Rows, x: &[*const u8], out: *mut f32) {
+unsafe fn some<S: Simd, T: DotKernel<S>, const R: usize>(first: *const u8, of: Rows, x: &[*const u8], out: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let rows: [*const u8; R] = std::array::from_fn(|r| first.add(r * of.cols * T::BYTES[0]));
@@ -259,13 +259,13 @@ pub(crate) use brains::{round, times_brains};
 /// Rows and columns of brains, of which AVX-512 multiplies pairs.
 #[cfg(target_arch = "x86_64")]
 mod brains {
-    use super::{all, Brain, Element, Rows, Way};
+    use super::{all, Brain, DotKernel, Element, Rows};
     use crate::simd::{Avx512, LANES};
     use std::arch::x86_64::*;
 
-    struct Pairs;
+    struct DotBf16;
 
-    impl Way<Avx512> for Pairs {
+    impl DotKernel<Avx512> for DotBf16 {
         type W = __m512bh;
         type X = __m512bh;
         const STEP: usize = 2 * LANES;
@@ -303,7 +303,7 @@ mod brains {
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16")]
     pub(crate) unsafe fn times_brains(of: Rows, x: &[*const u8], out: *mut f32) {
         // SAFETY: the instructions are enabled here; the rest is the caller's.
-        unsafe { all::<Avx512, Pairs>(of, x, out) }
+        unsafe { all::<Avx512, DotBf16>(of, x, out) }
     }
 
     /// Rounds floats to brains, two bytes each.

@@ -7,7 +7,7 @@ mod legacy;
 mod levels;
 mod ternary;
 
-use crate::layout::{Block, Layout};
+use crate::layout::{FormatBlock, WeightLayout};
 pub use codebooks::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs};
 pub use k::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
@@ -16,15 +16,15 @@ use pumex_quant::FormatId;
 pub use ternary::{Tq1_0, Tq2_0, Q1_0, Q2_0};
 
 /// A weight format.
-pub trait Source {
+pub trait FormatUnpacker {
     /// Weights of a block.
     const LEN: usize;
     /// Bytes of a block.
     const BYTES: usize;
     /// What it becomes.
-    const LAYOUT: Layout;
-    /// Takes a block of [`Source::BYTES`] bytes apart.
-    fn split(b: &[u8], out: &mut Block);
+    const LAYOUT: WeightLayout;
+    /// Takes a block of [`FormatUnpacker::BYTES`] bytes apart.
+    fn split(b: &[u8], out: &mut FormatBlock);
 }
 
 /// Calls a macro's or function's arm with the type of a format: `with_format!(id, T => expression, else => other)`.
@@ -71,7 +71,7 @@ macro_rules! with_format {
 pub(crate) use with_format;
 
 /// The form a format is brought into; none for floats, which stay as they are.
-pub fn layout(id: FormatId) -> Option<Layout> {
+pub fn layout(id: FormatId) -> Option<WeightLayout> {
     with_format!(id, T => Some(T::LAYOUT), else => None)
 }
 
@@ -114,7 +114,7 @@ fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// The same byte eight times.
+/// A word of eight bytes that all are `b`.
 const fn times_8(b: u8) -> u64 {
     u64::from_le_bytes([b; 8])
 }

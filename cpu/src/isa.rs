@@ -7,15 +7,15 @@ pub enum Isa {
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// The same with dot products of bytes.
+    /// x86-64 with AVX2, FMA, F16C and dot products of bytes (AVX-VNNI).
     AvxVnni,
     /// AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
-    /// The same with dot products of brains (BF16), which columns of a prompt are rounded to where the weights are such.
+    /// x86-64 with AVX-512 and dot products of BF16, to which columns of a prompt are rounded where the weights are BF16.
     Avx512Bf16,
     /// 64-bit ARM with dot products of bytes.
     Neon,
-    /// The same with products of matrices of bytes.
+    /// 64-bit ARM with dot products and products of matrices of bytes (I8MM).
     NeonI8mm,
 }
 
@@ -59,7 +59,7 @@ impl Isa {
         Isa::ALL.into_iter().rfind(|isa| isa.is_here()).unwrap_or(Isa::Portable)
     }
 
-    /// As people write it.
+    /// The name that is shown to people.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",

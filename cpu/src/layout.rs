@@ -92,7 +92,7 @@ impl Scales {
     }
 
     /// Cells whose codes come one after the other, and then their scales: a whole number of cache lines each.
-    pub const fn together(self) -> usize {
+    pub const fn cells_per_group(self) -> usize {
         match self {
             Scales::Half => 2,
             Scales::HalfMin | Scales::Half16 | Scales::Float => 1,
@@ -112,38 +112,39 @@ impl Scales {
 
 /// The form a format's weights are brought into.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct WeightLayout {
     /// Codes.
     pub codes: Codes,
     /// Scales.
     pub scales: Scales,
     /// What codes of up to four bits stand for; of more bits, what is added to all of them is the first entry.
     pub table: [u8; 16],
-    /// Of all scales.
+    /// The factor of all scales.
     pub factor: f32,
 }
 
-impl Layout {
+impl WeightLayout {
     /// Bytes of the codes of cells that lie together.
     pub const fn codes_bytes(&self) -> usize {
-        self.scales.together() * self.codes.vectors() * 64
+        self.scales.cells_per_group() * self.codes.vectors() * 64
     }
 
     /// Bytes of cells that lie together: codes, scales of scales, scales.
     pub const fn group_bytes(&self) -> usize {
-        let scales = self.scales.together() * self.scales.cell_bytes() + self.scales.super_bytes();
+        let scales = self.scales.cells_per_group() * self.scales.cell_bytes() + self.scales.super_bytes();
         self.codes_bytes() + scales.next_multiple_of(64)
     }
 
     /// Bytes of a tile of 16 rows of `cols` weights.
     pub const fn tile_bytes(&self, cols: usize) -> usize {
-        (cols / CELL).div_ceil(self.scales.together()) * self.group_bytes()
+        (cols / CELL).div_ceil(self.scales.cells_per_group()) * self.group_bytes()
     }
 
     /// Where the codes of a cell are in a tile, where its scales, and where the scales of these.
     #[inline(always)]
     pub const fn places(&self, cell: usize) -> (usize, usize, usize) {
-        let (group, i) = (cell / self.scales.together() * self.group_bytes(), cell % self.scales.together());
+        let (group, i) =
+            (cell / self.scales.cells_per_group() * self.group_bytes(), cell % self.scales.cells_per_group());
         let above = group + self.codes_bytes();
         (group + i * self.codes.vectors() * 64, above + self.scales.super_bytes() + i * self.scales.cell_bytes(), above)
     }
@@ -152,7 +153,7 @@ impl Layout {
 /// A block of one row as a format takes it apart: up to 256 weights.
 #[derive(Clone)]
 #[repr(C, align(64))]
-pub struct Block {
+pub struct FormatBlock {
     /// A code per weight.
     pub codes: [u8; 256],
     /// f16 scale of the scales.
@@ -171,10 +172,10 @@ pub struct Block {
     pub floats: [f32; 8],
 }
 
-impl Block {
+impl FormatBlock {
     /// All zero.
-    pub fn new() -> Block {
-        Block {
+    pub fn new() -> FormatBlock {
+        FormatBlock {
             codes: [0; 256],
             d: 0,
             dmin: 0,
@@ -187,8 +188,8 @@ impl Block {
     }
 }
 
-impl Default for Block {
+impl Default for FormatBlock {
     fn default() -> Self {
-        Block::new()
+        FormatBlock::new()
     }
 }

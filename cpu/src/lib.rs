@@ -6,10 +6,11 @@
 // Loops over registers name them by number, and what an item works on does not become clearer in structs.
 #![allow(clippy::needless_range_loop, clippy::too_many_arguments)]
 
-mod acts;
+mod activations;
 pub mod allocations;
 pub mod attention;
 mod buffer;
+mod file_matrix;
 mod float;
 mod formats;
 mod isa;
@@ -22,18 +23,17 @@ mod product;
 pub mod rows;
 pub mod scan;
 mod simd;
-mod stored;
 #[cfg(test)]
 mod tests;
 pub mod threads;
 mod tile;
 
-pub use acts::Acts;
+pub use activations::Acts;
 pub use buffer::Buffer;
+pub use file_matrix::{DataShape, FileMatrix, Inspect};
 pub use float::Float;
 pub use isa::Isa;
-pub use matrix::{Input, Matrix};
+pub use matrix::{Matrix, ProductInput};
 pub use measure::Rates;
-pub use pool::Pool;
-pub use product::{Choice, Choices, Cpu, Gating, Part};
-pub use stored::{Inspect, Shape, Stored};
+pub use pool::ThreadPool;
+pub use product::{Cpu, ExpertChoices, Gating, RoutedExpert, ScaledMatrix};

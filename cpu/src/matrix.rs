@@ -1,13 +1,13 @@
 //! Weight matrices as kernels read them: packed into tiles, in place where that is not wanted, or floats as they are.
 
-use crate::acts::Acts;
-use crate::buffer::{Arena, Parts, Piece};
+use crate::activations::Acts;
+use crate::buffer::{Arena, ArenaSlice, DisjointParts};
+use crate::file_matrix::{pack_rows, DataShape, FileMatrix};
 use crate::float::{self, Float};
 use crate::formats;
-use crate::layout::Layout;
+use crate::layout::WeightLayout;
 use crate::simd::LANES;
-use crate::stored::{pack_rows, Shape, Stored};
-use crate::{tile, Isa, Pool};
+use crate::{tile, Isa, ThreadPool};
 use pumex_quant::{Format, FormatId};
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
@@ -18,9 +18,9 @@ pub(crate) const MOST_TILES: usize = 8;
 /// Where the weights are.
 enum Store<'a> {
     /// Tiles.
-    Tiles(Layout, Piece),
+    Tiles(WeightLayout, ArenaSlice),
     /// Blocks of the file, packed tile by tile when they are used.
-    Blocks(Layout, &'a [u8]),
+    Blocks(WeightLayout, &'a [u8]),
     /// Floats of the file.
     Floats(Float, &'a [u8]),
 }
@@ -36,21 +36,21 @@ pub struct Matrix<'a> {
 
 /// Activations of a product, `[n, cols]`: as floats, and in 8 bits where [`Matrix::takes_codes`].
 #[derive(Clone, Copy)]
-pub struct Input<'a> {
+pub struct ProductInput<'a> {
     /// Floats.
     pub floats: &'a [f32],
-    /// The same in 8 bits.
+    /// The input in 8 bits, with scales.
     pub acts: &'a Acts,
 }
 
 /// Room for a thread to work in.
 #[derive(Default)]
-pub(crate) struct Scratch {
+pub(crate) struct ProductScratch {
     /// Unpacked codes.
-    codes: Vec<Line>,
+    codes: Vec<ScaleLine>,
     scales: Vec<f32>,
     /// A tile packed on the way.
-    tile: Vec<Line>,
+    tile: Vec<ScaleLine>,
     /// Where columns lie.
     acts: Vec<*const u8>,
     columns: Vec<*const u8>,
@@ -58,14 +58,14 @@ pub(crate) struct Scratch {
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct ScaleLine([u8; 64]);
 
-impl Scratch {
+impl ProductScratch {
     /// `len` bytes of lines.
-    fn room(lines: &mut Vec<Line>, len: usize) -> &mut [u8] {
+    fn room(lines: &mut Vec<ScaleLine>, len: usize) -> &mut [u8] {
         let count = len.div_ceil(64);
         if lines.len() < count {
-            lines.resize(count, Line([0; 64]));
+            lines.resize(count, ScaleLine([0; 64]));
         }
         // SAFETY: `count` lines of 64 plain bytes each, borrowed as long as `lines` is.
         unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), len) }
@@ -73,7 +73,7 @@ impl Scratch {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
+    static SCRATCH: RefCell<ProductScratch> = RefCell::new(ProductScratch::default());
 }
 
 impl<'a> Matrix<'a> {
@@ -85,8 +85,8 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// If a row is no whole number of blocks, or a source has no whole row.
     pub fn load<E: Send>(
-        (pool, isa): (&Pool, Isa),
-        sources: &[Stored<'a, '_, E>],
+        (pool, isa): (&ThreadPool, Isa),
+        sources: &[FileMatrix<'a, '_, E>],
         full: &dyn Fn(usize) -> E,
     ) -> Result<Vec<Matrix<'a>>, E> {
         let (mut arena, mut items) = (Arena::default(), Vec::new());
@@ -101,7 +101,8 @@ impl<'a> Matrix<'a> {
         }
         let failed = Mutex::new(None);
         {
-            let parts: Vec<Parts<u8>> = pieces.iter_mut().map(|piece| Parts::new(piece.bytes_mut())).collect();
+            let parts: Vec<DisjointParts<u8>> =
+                pieces.iter_mut().map(|piece| DisjointParts::new(piece.bytes_mut())).collect();
             pool.each(items.len(), &|item| {
                 let (i, chunk) = items[item];
                 if let Err(error) = sources[i].load(isa, chunk, &parts[i]) {
@@ -112,8 +113,8 @@ impl<'a> Matrix<'a> {
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let matrix = |(source, piece): (&Stored<'a, '_, E>, Piece)| {
-            let Shape { parts, rows, cols } = source.shape;
+        let matrix = |(source, piece): (&FileMatrix<'a, '_, E>, ArenaSlice)| {
+            let DataShape { parts, rows, cols } = source.shape;
             let store = match (source.layout(), formats::layout(source.format.id), source.format.id) {
                 (Some(layout), ..) => Store::Tiles(layout, piece),
                 (_, Some(layout), _) => Store::Blocks(layout, source.data),
@@ -130,9 +131,15 @@ impl<'a> Matrix<'a> {
     ///
     /// # Panics
     /// Likewise.
-    pub fn new(of: (&Pool, Isa), format: &'static Format, shape: Shape, data: &'a [u8], repack: bool) -> Matrix<'a> {
+    pub fn new(
+        of: (&ThreadPool, Isa),
+        format: &'static Format,
+        shape: DataShape,
+        data: &'a [u8],
+        repack: bool,
+    ) -> Matrix<'a> {
         let inspect = Box::new(|_: usize, _: &[u8]| Ok::<(), ()>(()));
-        let made = Matrix::load(of, &[Stored { format, shape, data, repack, inspect }], &|_| ());
+        let made = Matrix::load(of, &[FileMatrix { format, shape, data, repack, inspect }], &|_| ());
         made.ok().and_then(|mut all| all.pop()).unwrap_or_else(|| unreachable!("nothing refuses it"))
     }
 
@@ -177,7 +184,7 @@ impl<'a> Matrix<'a> {
         &self,
         isa: Isa,
         (part, tile, tiles): (usize, usize, usize),
-        x: &Input<'_>,
+        x: &ProductInput<'_>,
         columns: &[u32],
         out: &mut [f32],
     ) {
@@ -194,7 +201,7 @@ impl<'a> Matrix<'a> {
                 let bytes = layout.tile_bytes(self.cols);
                 let row_bytes = self.format.row_bytes(self.cols).unwrap_or(0);
                 let mut room = std::mem::take(&mut scratch.tile);
-                let packed = Scratch::room(&mut room, tiles * bytes);
+                let packed = ProductScratch::room(&mut room, tiles * bytes);
                 packed.fill(0);
                 for (t, packed) in packed.chunks_exact_mut(bytes).enumerate() {
                     let (first, count) = ((tile + t) * LANES, LANES.min(self.rows - (tile + t) * LANES));
@@ -210,15 +217,15 @@ impl<'a> Matrix<'a> {
     fn codes(
         &self,
         isa: Isa,
-        layout: &Layout,
+        layout: &WeightLayout,
         packed: &[u8],
         tiles: usize,
-        x: &Input<'_>,
+        x: &ProductInput<'_>,
         columns: &[u32],
-        (out, scratch): (&mut [f32], &mut Scratch),
+        (out, scratch): (&mut [f32], &mut ProductScratch),
     ) {
         assert_eq!(x.acts.cols(), self.cols, "columns of the matrix");
-        let form = tile::Form { layout, cols: self.cols, ahead: crate::isa::ahead() };
+        let form = tile::TileForm { layout, cols: self.cols, ahead: crate::isa::ahead() };
         let bytes = layout.tile_bytes(self.cols);
         if let [column] = columns {
             // SAFETY: the instructions are there; `packed` has `tiles` tiles, the row a record per cell, `out` 16 floats per tile.
@@ -233,7 +240,7 @@ impl<'a> Matrix<'a> {
         let apart = tile::scale_floats(layout, self.cols);
         for from in (0..tiles).step_by(2) {
             let count = (tiles - from).min(2);
-            let codes = Scratch::room(&mut scratch.codes, count * LANES * self.cols).as_mut_ptr();
+            let codes = ProductScratch::room(&mut scratch.codes, count * LANES * self.cols).as_mut_ptr();
             scratch.scales.resize((count * apart).max(scratch.scales.len()), 0.0);
             for i in 0..count {
                 let tile = packed[(from + i) * bytes..][..bytes].as_ptr();
@@ -276,15 +283,15 @@ impl<'a> Matrix<'a> {
         kind: Float,
         data: &[u8],
         (part, tile, tiles): (usize, usize, usize),
-        x: &Input<'_>,
+        x: &ProductInput<'_>,
         columns: &[u32],
-        (out, scratch): (&mut [f32], &mut Scratch),
+        (out, scratch): (&mut [f32], &mut ProductScratch),
     ) {
         let row_bytes = self.cols * kind.bytes();
         let held = data.len() / row_bytes;
         let column = |c: &u32| &x.floats[*c as usize * self.cols..][..self.cols];
         let rounds = float::rounds(isa, kind, columns.len());
-        let Scratch { codes, columns: pointers, .. } = scratch;
+        let ProductScratch { codes, columns: pointers, .. } = scratch;
         #[cfg(not(target_arch = "x86_64"))]
         let _ = codes;
         let some = if rounds { float::SOME } else { columns.len() };
@@ -295,7 +302,7 @@ impl<'a> Matrix<'a> {
                 #[cfg(target_arch = "x86_64")]
                 {
                     let bytes = 2 * self.cols.next_multiple_of(2 * LANES);
-                    let room = Scratch::room(codes, columns.len() * bytes);
+                    let room = ProductScratch::room(codes, columns.len() * bytes);
                     for (c, room) in columns.iter().zip(room.chunks_exact_mut(bytes)) {
                         // SAFETY: the instructions are there, and room for whole vectors.
                         unsafe { float::round(column(c), room.as_mut_ptr()) };

@@ -1,7 +1,7 @@
 //! What the threads and instructions of this machine reach at the most: the yardstick of a kernel's bytes and operations per
 //! second.
 
-use crate::buffer::{Buffer, Parts};
+use crate::buffer::{Buffer, DisjointParts};
 use crate::simd::{entries, Simd, LANES};
 use crate::Cpu;
 use std::hint::black_box;
@@ -24,11 +24,11 @@ const LOOPS: usize = 1000;
 pub struct Rates {
     /// Bytes per second of a loop that only reads.
     pub read: f64,
-    /// Of one that copies, bytes read and bytes written together.
+    /// Bytes per second of a loop that copies, bytes read and bytes written together.
     pub copy: f64,
     /// Operations per second, two for each multiply-add of floats in registers.
     pub fma: f64,
-    /// Likewise of bytes, as products with activations of 8 bits add them up.
+    /// Operations per second of dot products of bytes, as products with activations of 8 bits add them up.
     pub dot: f64,
     /// Seconds that a loop takes in which nothing is done.
     pub start: f64,
@@ -178,7 +178,7 @@ impl Cpu {
         let (from, to) = buffer.bytes_mut().split_at_mut(BYTES / 2);
         // Pages that nobody wrote are all the same one.
         from.fill(1);
-        let (from, to) = (&*from, Parts::new(to));
+        let (from, to) = (&*from, DisjointParts::new(to));
         let copy = best(|| {
             self.pool.each(BYTES / 2 / CHUNK, &|i| {
                 // SAFETY: every chunk is of one item.
@@ -222,7 +222,7 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use crate::{Isa, ThreadPool};
 
     #[test]
     fn rates_are_of_real_work() {
@@ -236,7 +236,7 @@ mod tests {
             // SAFETY: as above.
             assert_eq!(unsafe { fma(isa, 5, 0.5) }, (count * LANES) as f32 * (1.0 - 0.5f32.powi(6)), "{isa:?}");
         }
-        let rates = Cpu { pool: Pool::new(2, |_| ()), isa: Isa::best() }.rates();
+        let rates = Cpu { pool: ThreadPool::new(2, |_| ()), isa: Isa::best() }.rates();
         assert!([rates.read, rates.copy, rates.fma, rates.dot].iter().all(|r| r.is_finite() && *r > 1e6), "{rates:?}");
     }
 }

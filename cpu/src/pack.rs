@@ -1,20 +1,20 @@
 //! Rows of blocks, as files have them, into tiles.
 
-use crate::formats::{with_format, Source};
-use crate::layout::{Block, Codes, Scales, CELL};
+use crate::formats::{with_format, FormatUnpacker};
+use crate::layout::{Codes, FormatBlock, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
 use crate::tile::field;
 use pumex_quant::FormatId;
 
 /// Blocks of the rows of a tile.
-type Blocks = [Block; LANES];
+type TileBlocks = [FormatBlock; LANES];
 
 /// Left by so many bits, of codes that stay within their bytes; a match, because shifts take constants.
 ///
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn raised<S: Simd>(v: S::B, by: usize) -> S::B {
+unsafe fn shift_left<S: Simd>(v: S::B, by: usize) -> S::B {
     // SAFETY: the caller answers for the instructions.
     unsafe {
         match by {
@@ -31,16 +31,16 @@ unsafe fn raised<S: Simd>(v: S::B, by: usize) -> S::B {
 }
 
 /// Codes of a cell: of each of eight chunks of four, those of all rows.
-type Cell<S> = [<S as Simd>::B; 8];
+type TileCell<S> = [<S as Simd>::B; 8];
 
 /// The four-bit parts of chunks `j` and `j + 4`.
 ///
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn nibbles<S: Simd>(cell: &Cell<S>, j: usize) -> S::B {
+unsafe fn nibbles<S: Simd>(cell: &TileCell<S>, j: usize) -> S::B {
     // SAFETY: the caller answers for the instructions.
-    unsafe { S::or(field::<S>(cell[j], 0, 15), raised::<S>(field::<S>(cell[j + 4], 0, 15), 4)) }
+    unsafe { S::or(field::<S>(cell[j], 0, 15), shift_left::<S>(field::<S>(cell[j + 4], 0, 15), 4)) }
 }
 
 /// The two-bit parts from bit `from` on of chunks `i`, `i + 2`, `i + 4` and `i + 6`.
@@ -48,12 +48,12 @@ unsafe fn nibbles<S: Simd>(cell: &Cell<S>, j: usize) -> S::B {
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn pairs<S: Simd>(cell: &Cell<S>, i: usize, from: usize) -> S::B {
+unsafe fn pairs<S: Simd>(cell: &TileCell<S>, i: usize, from: usize) -> S::B {
     // SAFETY: the caller answers for the instructions.
     unsafe {
         let mut all = field::<S>(cell[i], from, 3);
         for p in 1..4 {
-            all = S::or(all, raised::<S>(field::<S>(cell[2 * p + i], from, 3), 2 * p));
+            all = S::or(all, shift_left::<S>(field::<S>(cell[2 * p + i], from, 3), 2 * p));
         }
         all
     }
@@ -64,12 +64,12 @@ unsafe fn pairs<S: Simd>(cell: &Cell<S>, i: usize, from: usize) -> S::B {
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn bits<S: Simd>(cell: &Cell<S>, from: usize) -> S::B {
+unsafe fn bits<S: Simd>(cell: &TileCell<S>, from: usize) -> S::B {
     // SAFETY: the caller answers for the instructions.
     unsafe {
         let mut all = field::<S>(cell[0], from, 1);
         for c in 1..8 {
-            all = S::or(all, raised::<S>(field::<S>(cell[c], from, 1), c));
+            all = S::or(all, shift_left::<S>(field::<S>(cell[c], from, 1), c));
         }
         all
     }
@@ -80,13 +80,13 @@ unsafe fn bits<S: Simd>(cell: &Cell<S>, from: usize) -> S::B {
 /// # Safety
 /// As of [`Simd`]; `to` has the vectors of these codes.
 #[inline(always)]
-unsafe fn put_codes<S: Simd>(codes: Codes, rows: &Blocks, c: usize, to: *mut u8) {
+unsafe fn put_codes<S: Simd>(codes: Codes, rows: &TileBlocks, c: usize, to: *mut u8) {
     // SAFETY: the caller answers for the instructions and the room; blocks lie one after the other, and each has 256 codes.
     unsafe {
-        let (first, apart) = (rows.as_ptr().cast::<u8>(), size_of::<Block>());
-        let at = first.add(std::mem::offset_of!(Block, codes) + c * CELL);
+        let (first, apart) = (rows.as_ptr().cast::<u8>(), size_of::<FormatBlock>());
+        let at = first.add(std::mem::offset_of!(FormatBlock, codes) + c * CELL);
         let ([a, b, c, d], [e, f, g, h]) = (S::words(at, apart), S::words(at.add(16), apart));
-        let cell: Cell<S> = [a, b, c, d, e, f, g, h];
+        let cell: TileCell<S> = [a, b, c, d, e, f, g, h];
         // No closures: they would not have the instructions.
         if matches!(codes, Codes::Four | Codes::Five | Codes::Six) {
             for j in 0..4 {
@@ -121,7 +121,7 @@ unsafe fn put_codes<S: Simd>(codes: Codes, rows: &Blocks, c: usize, to: *mut u8)
 /// # Safety
 /// `to` has 16 of them.
 #[inline(always)]
-unsafe fn put_each<T>(rows: &Blocks, to: *mut u8, of: impl Fn(&Block) -> T) {
+unsafe fn put_each<T>(rows: &TileBlocks, to: *mut u8, of: impl Fn(&FormatBlock) -> T) {
     for (row, block) in rows.iter().enumerate() {
         // SAFETY: `row` is below 16.
         unsafe { to.cast::<T>().add(row).write_unaligned(of(block)) };
@@ -133,7 +133,7 @@ unsafe fn put_each<T>(rows: &Blocks, to: *mut u8, of: impl Fn(&Block) -> T) {
 /// # Safety
 /// `to` has [`Scales::cell_bytes`], `above` [`Scales::super_bytes`].
 #[inline(always)]
-unsafe fn put_scales(kind: Scales, rows: &Blocks, c: usize, to: *mut u8, above: *mut u8) {
+unsafe fn put_scales(kind: Scales, rows: &TileBlocks, c: usize, to: *mut u8, above: *mut u8) {
     let groups = CELL / kind.group();
     // SAFETY: the caller answers for the room. Bytes of a number lie as x86 and ARM have them.
     unsafe {
@@ -169,14 +169,14 @@ unsafe fn put_scales(kind: Scales, rows: &Blocks, c: usize, to: *mut u8, above: 
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn tile_of<S: Simd, T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
+unsafe fn tile_of<S: Simd, T: FormatUnpacker>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     let layout = T::LAYOUT;
     let (cells, blocks) = (T::LEN / CELL, cols / T::LEN);
     assert!(tile.len() >= layout.tile_bytes(blocks * T::LEN), "room for the tile");
     assert!(rows.iter().all(|row| row.len() >= blocks * T::BYTES), "whole rows");
     let tile = tile.as_mut_ptr();
     // Rows that lack are zero.
-    let mut split: Blocks = std::array::from_fn(|_| Block::new());
+    let mut split: TileBlocks = std::array::from_fn(|_| FormatBlock::new());
     for at in 0..blocks {
         for (bytes, block) in rows.iter().zip(&mut split) {
             T::split(&bytes[at * T::BYTES..][..T::BYTES], block);
@@ -204,13 +204,13 @@ unsafe fn pack_any<S: Simd>(format: FormatId, rows: &[&[u8]], cols: usize, tile:
 }
 
 entries! {
-    /// Packs up to 16 rows, each of the bytes of `cols` weights, into a tile of [`crate::layout::Layout::tile_bytes`].
+    /// Packs up to 16 rows, each of the bytes of `cols` weights, into a tile of [`crate::layout::WeightLayout::tile_bytes`].
     pub(crate) fn pack(format: FormatId, rows: &[&[u8]], cols: usize, tile: &mut [u8]) = pack_any;
 }
 
 /// Weight `col` of row `row` of a tile, as kernels take it: to test kernels and packing apart.
 #[cfg(test)]
-pub(crate) fn weight(layout: &crate::layout::Layout, tile: &[u8], row: usize, col: usize) -> f32 {
+pub(crate) fn weight(layout: &crate::layout::WeightLayout, tile: &[u8], row: usize, col: usize) -> f32 {
     let (cell, c, lane) = (col / CELL, col % CELL / 4, 4 * row + col % 4);
     let (codes, at, above) = layout.places(cell);
     let vector = |v: usize| tile[codes + v * 64 + lane];

@@ -15,26 +15,26 @@ use sync::{
 };
 
 /// A loop's body, called with a chunk's number.
-type Body<'a> = dyn Fn(usize) + Sync + 'a;
+type LoopBody<'a> = dyn Fn(usize) + Sync + 'a;
 
 /// A loop that is under way.
 #[derive(Clone, Copy)]
-struct Job {
-    body: *const Body<'static>,
+struct LoopJob {
+    body: *const LoopBody<'static>,
     chunks: usize,
 }
 
-/// In [`Shared::state`]: the loop takes more threads.
+/// In [`PoolState::state`]: the loop takes more threads.
 const OPEN: u64 = 1 << 31;
 /// The number of threads in it.
 const INSIDE: u64 = OPEN - 1;
 /// One loop more.
 const NEXT: u64 = 1 << 32;
 
-struct Shared {
+struct PoolState {
     /// Number of the loop above bit 32, [`OPEN`], and how many workers are inside.
     state: AtomicU64,
-    job: Cell<Option<Job>>,
+    job: Cell<Option<LoopJob>>,
     /// The next chunk.
     next: AtomicUsize,
     /// Workers of lower numbers take part.
@@ -47,22 +47,22 @@ struct Shared {
 }
 
 // SAFETY: `job` is written only while the loop is closed and nobody is inside, and read only by those inside.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for PoolState {}
 // SAFETY: the pointer in `job` is to a `Sync` body, which whoever is inside may call from any thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for PoolState {}
 
 /// Threads that wait for loops.
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct ThreadPool {
+    shared: Arc<PoolState>,
     workers: Vec<JoinHandle<()>>,
     /// Held while a loop runs: loops of several callers follow each other.
     running: Mutex<()>,
 }
 
-impl Pool {
+impl ThreadPool {
     /// A pool of so many threads, the caller's included. `start` is called on each new one, with its number from 1 on.
-    pub fn new(threads: usize, start: impl Fn(usize) + Send + Sync + 'static) -> Pool {
-        let shared = Arc::new(Shared {
+    pub fn new(threads: usize, start: impl Fn(usize) + Send + Sync + 'static) -> ThreadPool {
+        let shared = Arc::new(PoolState {
             state: AtomicU64::new(0),
             job: Cell::new(None),
             next: AtomicUsize::new(0),
@@ -84,7 +84,7 @@ impl Pool {
         };
         // Where no thread can be had, fewer do the same.
         let workers = (1..threads.max(1)).filter_map(worker).collect();
-        Pool { shared, workers, running: Mutex::new(()) }
+        ThreadPool { shared, workers, running: Mutex::new(()) }
     }
 
     /// Threads, the caller's included.
@@ -110,8 +110,8 @@ impl Pool {
         let shared = &*self.shared;
         // SAFETY: only the lifetime changes. Workers call the body only while inside, and `Closing` lets this function end, in
         // any way, only after all have left.
-        let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
-        let job = Job { body, chunks };
+        let body = unsafe { std::mem::transmute::<*const LoopBody<'_>, *const LoopBody<'static>>(body) };
+        let job = LoopJob { body, chunks };
         // SAFETY: the loop is closed, nobody is inside: `Closing` of the loop before saw to it.
         unsafe { shared.job.set(Some(job)) };
         shared.next.store(0, Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         {
             // Under the lock, so that nobody goes to sleep without having seen it.
@@ -145,7 +145,7 @@ impl Drop for Pool {
 }
 
 /// Closes the loop and waits for those inside.
-struct Closing<'a>(&'a Shared);
+struct Closing<'a>(&'a PoolState);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -157,9 +157,9 @@ impl Drop for Closing<'_> {
     }
 }
 
-impl Shared {
+impl PoolState {
     /// Takes chunks until none is left.
-    fn take(&self, job: Job) {
+    fn take(&self, job: LoopJob) {
         loop {
             let chunk = self.next.fetch_add(1, Ordering::Relaxed);
             if chunk >= job.chunks {
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn every_chunk_is_done_once_however_many_threads_there_are() {
         for threads in [1, 2, 3, 7] {
-            let pool = Pool::new(threads, |_| ());
+            let pool = ThreadPool::new(threads, |_| ());
             for turn in 0..2000 {
                 let chunks = turn % 37;
                 let done: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn workers_that_sleep_wake_up_and_a_panic_arrives() {
-        let pool = Pool::new(3, |_| ());
+        let pool = ThreadPool::new(3, |_| ());
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(20));
             let sum = AtomicUsize::new(0);
@@ -258,22 +258,22 @@ mod model {
     use super::*;
 
     /// Each of these runs with a pool of so many threads, in every interleaving with so many involuntary switches.
-    fn every(threads: usize, switches: usize, run: impl Fn(&Pool) + Sync + Send + 'static) {
+    fn every(threads: usize, switches: usize, run: impl Fn(&ThreadPool) + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(switches);
-        builder.check(move || run(&Pool::new(threads, |_| ())));
+        builder.check(move || run(&ThreadPool::new(threads, |_| ())));
     }
 
     /// What a loop writes is there when it returns, and each chunk was done once; a worker may be late, asleep, or waking up.
-    fn loops(pool: &Pool, chunks: usize, loops: usize) {
+    fn loops(pool: &ThreadPool, chunks: usize, loops: usize) {
         for turn in 1..=loops {
             // Cells in which loom sees races.
             let done: Vec<loom::cell::UnsafeCell<usize>> =
                 (0..chunks).map(|_| loom::cell::UnsafeCell::new(0)).collect();
-            struct Done<'a>(&'a [loom::cell::UnsafeCell<usize>]);
+            struct ChunkMarks<'a>(&'a [loom::cell::UnsafeCell<usize>]);
             // SAFETY: each chunk is one thread's, which is what is tested.
-            unsafe impl Sync for Done<'_> {}
-            let of = Done(&done);
+            unsafe impl Sync for ChunkMarks<'_> {}
+            let of = ChunkMarks(&done);
             pool.each(chunks, &|i| {
                 let of = &of;
                 // SAFETY: loom fails where two threads would have it.

@@ -1,10 +1,10 @@
 //! Products of a step: items of a few tiles, dealt to all threads, with what is done to the sums before they are stored.
 
-use crate::buffer::Parts;
-use crate::matrix::{Input, Matrix, MOST_TILES};
+use crate::buffer::DisjointParts;
+use crate::matrix::{Matrix, ProductInput, MOST_TILES};
 use crate::rows::silu_times;
 use crate::simd::LANES;
-use crate::{Isa, Pool};
+use crate::{Isa, ThreadPool};
 use std::cell::RefCell;
 
 /// Columns that one item takes at a time, so that their sums stay in the cache.
@@ -12,10 +12,10 @@ const COLUMNS: usize = 512;
 
 /// A matrix of a product.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct ScaledMatrix<'a> {
     /// The matrix, of one part.
     pub matrix: &'a Matrix<'a>,
-    /// Of the product, before the bias.
+    /// The factor of the product, before the bias.
     pub scale: f32,
     /// `[rows]`, added; with experts, `[experts, rows]`.
     pub bias: Option<&'a [f32]>,
@@ -41,22 +41,22 @@ impl Gating<'_> {
 
 /// An expert of a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Choice {
+pub struct RoutedExpert {
     /// Which part of the matrices.
     pub expert: u32,
     /// What its output is multiplied with.
     pub weight: f32,
-    /// Of the product with the gate.
+    /// The factor of the product with the gate.
     pub gate_scale: f32,
-    /// Of the product with up.
+    /// The factor of the product with up.
     pub up_scale: f32,
 }
 
 /// The experts of all rows, and the rows of all experts.
 #[derive(Default)]
-pub struct Choices {
+pub struct ExpertChoices {
     /// `[n, used]`
-    pub of_rows: Vec<Choice>,
+    pub of_rows: Vec<RoutedExpert>,
     /// Experts of a row.
     pub used: usize,
     /// Indices into `of_rows`, by expert.
@@ -67,7 +67,7 @@ pub struct Choices {
     present: Vec<u32>,
 }
 
-impl Choices {
+impl ExpertChoices {
     /// Sorts by expert.
     pub fn sort(&mut self, n_expert: usize) {
         self.from.clear();
@@ -97,13 +97,13 @@ impl Choices {
 
 /// Sums of an item, of two matrices, and lists of columns.
 #[derive(Default)]
-struct Room {
+struct ItemScratch {
     one: Vec<f32>,
     two: Vec<f32>,
     columns: Vec<u32>,
 }
 
-impl Room {
+impl ItemScratch {
     fn fit(&mut self, len: usize) {
         if self.one.len() < len {
             self.one.resize(len, 0.0);
@@ -113,7 +113,7 @@ impl Room {
 }
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    static ROOM: RefCell<ItemScratch> = RefCell::new(ItemScratch::default());
 }
 
 /// Tiles of an item: few enough that all threads have some at the end, and, for several columns, as many as share a read.
@@ -127,7 +127,7 @@ fn item_tiles(tiles: usize, columns: usize, threads: usize) -> usize {
 /// The kernels' threads and instructions.
 pub struct Cpu {
     /// Threads.
-    pub pool: Pool,
+    pub pool: ThreadPool,
     /// Instructions.
     pub isa: Isa,
 }
@@ -140,8 +140,8 @@ impl Cpu {
     /// If shapes do not fit.
     pub fn multiply(
         &self,
-        parts: &[Part<'_>],
-        x: &Input<'_>,
+        parts: &[ScaledMatrix<'_>],
+        x: &ProductInput<'_>,
         n: usize,
         add: bool,
         (first, width): (usize, usize),
@@ -149,9 +149,9 @@ impl Cpu {
     ) -> usize {
         let columns: usize = parts.iter().map(|p| p.matrix.rows()).sum();
         assert!(first + columns <= width && out.len() >= n * width, "room for the product");
-        let per_item = |p: &Part| item_tiles(p.matrix.tiles(), n, self.pool.threads());
+        let per_item = |p: &ScaledMatrix| item_tiles(p.matrix.tiles(), n, self.pool.threads());
         let items: usize = parts.iter().map(|p| p.matrix.tiles().div_ceil(per_item(p))).sum();
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(items, &|item| {
             let (mut item, mut at) = (item, first);
             for part in parts {
@@ -188,11 +188,18 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn gated(&self, (gate, up): (&Part<'_>, &Part<'_>), by: Gating<'_>, x: &Input<'_>, n: usize, out: &mut [f32]) {
+    pub fn matmul_gated(
+        &self,
+        (gate, up): (&ScaledMatrix<'_>, &ScaledMatrix<'_>),
+        by: Gating<'_>,
+        x: &ProductInput<'_>,
+        n: usize,
+        out: &mut [f32],
+    ) {
         let (m, width) = (gate.matrix, gate.matrix.rows());
         assert!(up.matrix.rows() == width && out.len() >= n * width, "room for the product");
         let step = item_tiles(m.tiles(), n, self.pool.threads());
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(m.tiles().div_ceil(step), &|item| {
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
             let rows = (tiles * LANES).min(width - tile * LANES);
@@ -217,17 +224,18 @@ impl Cpu {
         });
     }
 
-    /// Of each choice, `out [n * used, rows]` = what `by` makes of `x · gateᵀ` and `x · upᵀ` with its expert's matrices, biases and row
+    /// Computes for each choice `out [n * used, rows]` = what `by` makes of `x · gateᵀ` and `x · upᵀ` with its expert's matrices, biases
+    /// and row
     /// of `x`.
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn gated_experts(
+    pub fn matmul_gated_experts(
         &self,
-        both: &[Part<'_>; 2],
+        both: &[ScaledMatrix<'_>; 2],
         by: Gating<'_>,
-        x: &Input<'_>,
-        choices: &Choices,
+        x: &ProductInput<'_>,
+        choices: &ExpertChoices,
         out: &mut [f32],
     ) {
         let [gate, up] = both.map(|part| part.matrix);
@@ -239,7 +247,7 @@ impl Cpu {
             self.pool.threads(),
         );
         let count = gate.tiles().div_ceil(step);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(choices.present.len() * count, &|item| {
             let (expert, item) = (choices.present[item / count] as usize, item % count);
             let (tile, tiles) = (item * step, step.min(gate.tiles() - item * step));
@@ -270,13 +278,13 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn experts_add(&self, down: &Part<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
+    pub fn experts_add(&self, down: &ScaledMatrix<'_>, x: &ProductInput<'_>, choices: &ExpertChoices, out: &mut [f32]) {
         let (bias, down) = (down.bias, down.matrix);
         let (width, used) = (down.rows(), choices.used);
         let n = choices.of_rows.len() / used.max(1);
         assert!(out.len() >= n * width, "room for the product");
         let step = item_tiles(down.tiles(), n, self.pool.threads());
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(down.tiles().div_ceil(step), &|item| {
             let (tile, tiles) = (item * step, step.min(down.tiles() - item * step));
             let rows = (tiles * LANES).min(width - tile * LANES);
@@ -299,18 +307,26 @@ impl Cpu {
         });
     }
 
-    /// Of each choice, `out [n * used, rows] = x · matrixᵀ` with its expert's; `x` has a row for each choice, if these have inputs of
+    /// Computes for each choice `out [n * used, rows] = x · matrixᵀ` with its expert's; `x` has a row for each choice, if these have
+    /// inputs of
     /// their own, else one for all of a row.
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn experts(&self, m: &Matrix<'_>, x: &Input<'_>, choices: &Choices, own_input: bool, out: &mut [f32]) {
+    pub fn experts(
+        &self,
+        m: &Matrix<'_>,
+        x: &ProductInput<'_>,
+        choices: &ExpertChoices,
+        own_input: bool,
+        out: &mut [f32],
+    ) {
         let width = m.rows();
         assert!(out.len() >= choices.of_rows.len() * width, "room for the product");
         let n = choices.of_rows.len() / choices.used.max(1);
         let step = item_tiles(choices.present.len() * m.tiles(), n, self.pool.threads());
         let count = m.tiles().div_ceil(step);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(choices.present.len() * count, &|item| {
             let (expert, item) = (choices.present[item / count] as usize, item % count);
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
@@ -339,7 +355,7 @@ impl Cpu {
     pub fn heads(
         &self,
         m: &Matrix<'_>,
-        x: &Input<'_>,
+        x: &ProductInput<'_>,
         n: usize,
         (at, stride, width): (usize, usize, usize),
         out: &mut [f32],
@@ -349,7 +365,7 @@ impl Cpu {
         assert!(heads == 1 || stride >= len, "columns of their own");
         let step = if n > 1 { 2 } else { MOST_TILES };
         let count = m.tiles().div_ceil(step);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         self.pool.each(heads * count, &|item| {
             let (head, item) = (item / count, item % count);
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));

@@ -1,6 +1,6 @@
 //! Loops over rows of floats: norms, gates, rotations, the largest.
 
-use crate::buffer::Parts;
+use crate::buffer::DisjointParts;
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::{Cpu, Isa};
 
@@ -17,7 +17,7 @@ pub fn silu_times(isa: Isa, a: &[f32], b: &[f32], out: &mut [f32]) {
 }
 
 entries! {
-    /// Of `len` floats, a multiple of 16: `silu(a) * b`.
+    /// `out = silu(a) * b` for `len` floats, a multiple of 16.
     fn gate(a: *const f32, b: *const f32, out: *mut f32, len: usize) = gate_lanes;
     /// One row: `x / sqrt(mean(x²) + eps) * weight`.
     fn norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = norm_row;
@@ -94,7 +94,7 @@ impl Cpu {
     /// Calls `body(row, out)` for rows of `width` floats, on all threads; few rows are done by this one.
     pub fn rows(&self, out: &mut [f32], width: usize, body: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let rows = out.len() / width.max(1);
-        let shared = Parts::new(out);
+        let shared = DisjointParts::new(out);
         let chunk = if rows <= 2 { rows.max(1) } else { rows.div_ceil(4 * self.pool.threads()) };
         self.pool.each(rows.div_ceil(chunk), &|item| {
             for row in item * chunk..rows.min((item + 1) * chunk) {

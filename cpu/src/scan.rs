@@ -4,7 +4,7 @@
 mod row;
 mod window;
 
-use crate::buffer::Parts;
+use crate::buffer::DisjointParts;
 use crate::simd::{exp, Simd, LANES};
 use crate::Cpu;
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub struct Scan<'a> {
     pub fade: Fade<'a>,
     /// Whether that has `k_dim` columns per head instead of one.
     pub by_column: bool,
-    /// Of the result.
+    /// The factor of the result.
     pub scale: f32,
 }
 
@@ -125,14 +125,14 @@ thread_local! {
 }
 
 /// Where results go.
-struct Out<'a> {
-    parts: &'a Parts<f32>,
+struct ScanOutput<'a> {
+    parts: &'a DisjointParts<f32>,
     width: usize,
     at: usize,
     stride: usize,
 }
 
-impl Out<'_> {
+impl ScanOutput<'_> {
     /// Results of a head in a row.
     ///
     /// # Safety
@@ -163,8 +163,8 @@ impl Cpu {
         let slice = if heads < 2 * self.pool.threads() { SLICE.min(vd) } else { vd };
         let slices = vd.div_ceil(slice.max(1));
         let windows = rows.len() >= LEAST_ROWS && vd >= LEAST_V_DIM;
-        let (states, parts) = (Parts::new(state), Parts::new(out));
-        let out = Out { parts: &parts, width, at, stride };
+        let (states, parts) = (DisjointParts::new(state), DisjointParts::new(out));
+        let out = ScanOutput { parts: &parts, width, at, stride };
         let units = heads * slices;
         let each = units.div_ceil(4 * self.pool.threads()).max(1);
         self.pool.each(units.div_ceil(each), &|item| {

@@ -41,13 +41,13 @@ pub trait Simd: Copy + 'static {
 
     /// Asks for the cache line at `p`, which need not be there.
     unsafe fn prefetch(p: *const u8);
-    /// Likewise, for the second cache.
+    /// Asks for the cache line at `p`, which need not be there, into the second-level cache.
     unsafe fn prefetch_second(p: *const u8);
     /// 64 bytes.
     unsafe fn bytes(p: *const u8) -> Self::B;
     /// Writes 64 bytes.
     unsafe fn put_bytes(p: *mut u8, b: Self::B);
-    /// The same byte 64 times.
+    /// A vector of 64 bytes that all are `b`.
     unsafe fn splat_byte(b: u8) -> Self::B;
     /// A table of 16 bytes for [`Simd::look_up`].
     unsafe fn table(p: *const u8) -> Self::B;
@@ -64,7 +64,7 @@ pub trait Simd: Copy + 'static {
     /// Entries of the table by indices below 16.
     unsafe fn look_up(table: Self::B, index: Self::B) -> Self::B;
 
-    /// Of 16 rows of 16 bytes, `apart` bytes apart: their first words side by side, their second ones, and so on.
+    /// Transposes words of 16 rows of 16 bytes, `apart` bytes apart: their first words side by side, their second ones, and so on.
     #[inline(always)]
     unsafe fn words(p: *const u8, apart: usize) -> [Self::B; 4] {
         let mut words = [[0u32; LANES]; 4];
@@ -86,7 +86,7 @@ pub trait Simd: Copy + 'static {
     unsafe fn biased_sum(correction: i32) -> Self::I;
     /// Adds, per lane, the products of four weights `u` below 128 with four codes at `a`.
     unsafe fn dot(sum: Self::I, u: Self::B, a: *const i8) -> Self::I;
-    /// Likewise of the weights `u - 128`.
+    /// Adds, per lane, the products of four weights `u - 128` with four codes at `a`.
     unsafe fn dot_biased(sum: Self::I, u: Self::B, a: *const i8) -> Self::I;
     /// Adds the products of eight weights of each row, below 128 or, if biased, of these less 128, with eight codes of two columns. Four
     /// are in each of `u`; which lane has what sum is known to [`Simd::columns`] alone.
@@ -99,14 +99,14 @@ pub trait Simd: Copy + 'static {
     }
     /// Sums of integers.
     unsafe fn add_sums(a: Self::I, b: Self::I) -> Self::I;
-    /// As floats.
+    /// Converts the integers of all lanes to floats.
     unsafe fn floats(a: Self::I) -> Self::F;
 
     /// 16 floats.
     unsafe fn load(p: *const f32) -> Self::F;
     /// Writes 16 floats.
     unsafe fn store(p: *mut f32, a: Self::F);
-    /// The same float 16 times.
+    /// A vector of 16 floats that all are `x`.
     unsafe fn splat(x: f32) -> Self::F;
     /// 16 halves.
     unsafe fn halves(p: *const u16) -> Self::F;

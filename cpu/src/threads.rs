@@ -17,11 +17,11 @@ pub enum Numa {
 pub fn usual() -> usize {
     // The standard library knows affinity and quotas of control groups, but cuts off parts of a processor.
     let known = std::thread::available_parallelism().map_or(1, usize::from);
-    let allowed = system::allowed();
+    let allowed = system::allowed_processors();
     threads_of(known, system::cores(&allowed), system::quota())
 }
 
-/// Of so many processors that the standard library knows, physical cores, and processors' worth of a quota.
+/// The number of threads, from the processors that the standard library knows, physical cores, and processors' worth of a quota.
 fn threads_of(known: usize, cores: Option<usize>, quota: Option<usize>) -> usize {
     let cores = cores.unwrap_or(known).max(1);
     quota.map_or(cores.min(known), |quota| cores.min(quota)).max(1)
@@ -29,11 +29,11 @@ fn threads_of(known: usize, cores: Option<usize>, quota: Option<usize>) -> usize
 
 /// Processors for threads to run on, one after the other each; none where the machine has a single node, or does not tell.
 pub fn places(numa: Numa) -> Vec<usize> {
-    placed(numa, &system::nodes(), &system::allowed(), system::here())
+    place_threads(numa, &system::nodes(), &system::allowed_processors(), system::here())
 }
 
-/// Likewise of these nodes, for a process that may run on `allowed` and started on `here`.
-fn placed(numa: Numa, nodes: &[Vec<usize>], allowed: &[usize], here: usize) -> Vec<usize> {
+/// Processors for threads, one after the other each, from `nodes`, for a process that may run on `allowed` and started on `here`.
+fn place_threads(numa: Numa, nodes: &[Vec<usize>], allowed: &[usize], here: usize) -> Vec<usize> {
     let of = |node: &Vec<usize>| node.iter().copied().filter(|p| allowed.contains(p)).collect::<Vec<_>>();
     if numa == Numa::Numactl {
         return allowed.to_vec();
@@ -92,10 +92,10 @@ mod tests {
     fn threads_go_to_nodes_in_turns_or_stay_on_one() {
         let nodes = [vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
         let allowed = [0, 1, 2, 4, 5];
-        assert_eq!(placed(Numa::Distribute, &nodes, &allowed, 5), [0, 4, 1, 5, 2]);
-        assert_eq!(placed(Numa::Isolate, &nodes, &allowed, 5), [4, 5]);
-        assert_eq!(placed(Numa::Numactl, &nodes, &allowed, 5), allowed);
-        assert_eq!(placed(Numa::Distribute, &nodes[..1], &allowed, 0), []);
+        assert_eq!(place_threads(Numa::Distribute, &nodes, &allowed, 5), [0, 4, 1, 5, 2]);
+        assert_eq!(place_threads(Numa::Isolate, &nodes, &allowed, 5), [4, 5]);
+        assert_eq!(place_threads(Numa::Numactl, &nodes, &allowed, 5), allowed);
+        assert_eq!(place_threads(Numa::Distribute, &nodes[..1], &allowed, 0), []);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Products with a tile: straight from its packed form for one column, and through unpacked bytes for many.
 
-use crate::acts::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
+use crate::activations::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
 use crate::isa::Ahead;
-use crate::layout::{Codes, Layout, Scales, CELL};
+use crate::layout::{Codes, Scales, WeightLayout, CELL};
 use crate::simd::{entries, Simd, LANES};
 
 /// How chunks of a cell come out of its vectors; a type per number of bits.
@@ -73,7 +73,7 @@ unpack! {
 }
 
 /// How scales are read; a type per kind.
-trait Groups {
+trait ScaleGroups {
     const KIND: Scales;
     /// Scale of group `g` of the cell at `p`, times `d`.
     unsafe fn scale<S: Simd>(p: *const u8, d: S::F, g: usize) -> S::F;
@@ -84,7 +84,7 @@ trait Groups {
 macro_rules! groups {
     ($($name:ident, |$s:ident, $p:ident, $d:ident, $g:ident| $scale:expr, $min:expr;)*) => { $(
         struct $name;
-        impl Groups for $name {
+        impl ScaleGroups for $name {
             const KIND: Scales = Scales::$name;
             #[inline(always)]
             unsafe fn scale<$s: Simd>($p: *const u8, $d: $s::F, $g: usize) -> $s::F {
@@ -114,8 +114,8 @@ groups! {
 
 /// What all cells of a tile need.
 #[derive(Clone, Copy)]
-pub(crate) struct Form<'a> {
-    pub layout: &'a Layout,
+pub(crate) struct TileForm<'a> {
+    pub layout: &'a WeightLayout,
     /// Columns.
     pub cols: usize,
     /// Where memory is asked to be ahead of its use.
@@ -152,7 +152,7 @@ unsafe fn ask<S: Simd, U: Unpack>(ahead: Ahead, p: *const u8, lines: usize) {
 /// # Safety
 /// As of [`Simd`]; `tile` has the bytes of the form, `acts` a record for each cell.
 #[inline(always)]
-unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8, acts: *const u8) -> S::F {
+unsafe fn column<S: Simd, U: Unpack, G: ScaleGroups>(form: TileForm<'_>, tile: *const u8, acts: *const u8) -> S::F {
     // SAFETY: the caller answers for the instructions and for what is read.
     unsafe {
         let cells = form.cols / CELL;
@@ -163,7 +163,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
         // Two sums of each, so that additions need not wait for each other.
         let mut sums = [S::splat(0.0); 2];
         let mut mins = S::splat(0.0);
-        let (groups, together) = (CELL / G::KIND.group(), G::KIND.together());
+        let (groups, together) = (CELL / G::KIND.group(), G::KIND.cells_per_group());
         let scales_at = together * 64 * U::VECTORS;
         let bytes = scales_at + (together * G::KIND.cell_bytes() + G::KIND.super_bytes()).next_multiple_of(64);
         while left > 0 {
@@ -215,7 +215,12 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
 /// # Safety
 /// As of [`Simd`]; `codes` has room for 16 bytes for each column, `scales` for [`scale_floats`].
 #[inline(always)]
-unsafe fn unpacked<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
+unsafe fn unpack_tile<S: Simd, U: Unpack, G: ScaleGroups>(
+    form: TileForm<'_>,
+    tile: *const u8,
+    codes: *mut u8,
+    scales: *mut f32,
+) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let cells = form.cols / CELL;
@@ -248,7 +253,7 @@ unsafe fn unpacked<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u
 }
 
 /// Floats of a tile's scales and minima, unpacked.
-pub(crate) fn scale_floats(layout: &Layout, cols: usize) -> usize {
+pub(crate) fn scale_floats(layout: &WeightLayout, cols: usize) -> usize {
     cols / layout.scales.group() * LANES * (1 + usize::from(layout.scales.has_min()))
 }
 
@@ -283,7 +288,7 @@ macro_rules! by_form {
 /// # Safety
 /// As of [`column`], for `tiles` tiles one after the other; `out` has 16 floats for each.
 #[inline(always)]
-unsafe fn columns<S: Simd>(form: Form<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) {
+unsafe fn columns<S: Simd>(form: TileForm<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let bytes = form.layout.tile_bytes(form.cols);
@@ -295,17 +300,17 @@ unsafe fn columns<S: Simd>(form: Form<'_>, tile: *const u8, tiles: usize, acts: 
 }
 
 /// # Safety
-/// As of [`unpacked`].
+/// As of [`unpack_tile`].
 #[inline(always)]
-unsafe fn unpack_any<S: Simd>(form: Form<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
+unsafe fn unpack_any<S: Simd>(form: TileForm<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
-    unsafe { by_form!(form.layout, S, unpacked(form, tile, codes, scales)) }
+    unsafe { by_form!(form.layout, S, unpack_tile(form, tile, codes, scales)) }
 }
 
 /// `R` unpacked tiles times `N` columns: sums stay in registers.
 ///
 /// # Safety
-/// As of [`Simd`]; tiles as [`unpacked`] leaves them, a record per cell at each of `acts`; `out` has, for each column, room for
+/// As of [`Simd`]; tiles as [`unpack_tile`] leaves them, a record per cell at each of `acts`; `out` has, for each column, room for
 /// the 16 sums of each tile.
 #[inline(always)]
 unsafe fn block<S: Simd, const R: usize, const N: usize, const GROUPS: usize, const MIN: bool>(
@@ -397,7 +402,7 @@ unsafe fn block<S: Simd, const R: usize, const N: usize, const GROUPS: usize, co
 /// As of [`block`].
 #[inline(always)]
 unsafe fn block_of<S: Simd, const R: usize, const N: usize>(
-    form: Form<'_>,
+    form: TileForm<'_>,
     codes: [*const u8; R],
     scales: [*const f32; R],
     acts: &[*const u8],
@@ -424,7 +429,7 @@ unsafe fn block_of<S: Simd, const R: usize, const N: usize>(
 /// As of [`block`], for any number of columns: `out` is `[columns, R, 16]`.
 #[inline(always)]
 unsafe fn blocks_of<S: Simd, const R: usize>(
-    form: Form<'_>,
+    form: TileForm<'_>,
     codes: [*const u8; R],
     scales: [*const f32; R],
     acts: &[*const u8],
@@ -457,7 +462,7 @@ unsafe fn blocks_of<S: Simd, const R: usize>(
 /// As of [`blocks_of`]: tiles lie one after the other, `codes` and `scales` of each as far apart as the form has them.
 #[inline(always)]
 unsafe fn blocks<S: Simd>(
-    form: Form<'_>,
+    form: TileForm<'_>,
     tiles: usize,
     codes: *const u8,
     scales: *const f32,
@@ -478,11 +483,11 @@ unsafe fn blocks<S: Simd>(
 
 entries! {
     /// `tiles` tiles, one after the other, times one column of activations: `out` is `[tiles, 16]`.
-    pub(crate) fn times_column(form: Form<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) = columns;
+    pub(crate) fn times_column(form: TileForm<'_>, tile: *const u8, tiles: usize, acts: *const u8, out: *mut f32) = columns;
     /// Unpacks a tile for [`times_block`].
-    pub(crate) fn unpack(form: Form<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) = unpack_any;
+    pub(crate) fn unpack(form: TileForm<'_>, tile: *const u8, codes: *mut u8, scales: *mut f32) = unpack_any;
     /// One or two unpacked tiles times columns of activations: `out` is `[columns, tiles, 16]`.
     pub(crate) fn times_block(
-        form: Form<'_>, tiles: usize, codes: *const u8, scales: *const f32, acts: &[*const u8], out: *mut f32,
+        form: TileForm<'_>, tiles: usize, codes: *const u8, scales: *const f32, acts: &[*const u8], out: *mut f32,
     ) = blocks;
 }

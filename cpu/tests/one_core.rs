@@ -2,11 +2,11 @@
 
 #![cfg(target_os = "linux")]
 
-use pumex_cpu::{threads, Pool};
+use pumex_cpu::{threads, ThreadPool};
 use std::hint::black_box;
 
 /// Computing time of all threads of this process, in nanoseconds, where the system tells.
-fn computed() -> Option<u64> {
+fn process_cpu_time() -> Option<u64> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let of = |task: std::io::Result<std::fs::DirEntry>| {
         let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
@@ -17,14 +17,14 @@ fn computed() -> Option<u64> {
 
 /// Computing time that loops as of a decoded token take with so many threads on one core.
 fn computed_on_one_core(threads: usize) -> Option<u64> {
-    let pool = Pool::new(threads, |_| ());
-    let before = computed()?;
+    let pool = ThreadPool::new(threads, |_| ());
+    let before = process_cpu_time()?;
     for turn in 0..300 {
         pool.each(24, &|i| {
             black_box((0..10_000u64).fold(turn + i as u64, |sum, x| black_box(sum ^ x)));
         });
     }
-    Some(computed()? - before)
+    Some(process_cpu_time()? - before)
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// By llama.cpp's numbers, 0 to 4.
-    pub fn numbered(number: u32) -> Option<Algorithm> {
+    pub fn from_number(number: u32) -> Option<Algorithm> {
         use Algorithm::{Confidence, Entropy, Margin, Origin, Random};
         [Origin, Entropy, Margin, Random, Confidence].get(number as usize).copied()
     }
@@ -49,22 +49,22 @@ pub enum Schedule {
 
 /// How a text comes about.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DiffusionSettings {
     /// Steps in all.
     pub steps: usize,
     /// Positions of the window, the prompt's too.
     pub window: usize,
-    /// Of all generators.
+    /// The seed of all generators.
     pub seed: u32,
-    /// Of the draw; at 0 logits stay as they are.
+    /// The temperature of the draw; at 0 logits stay as they are.
     pub temperature: f32,
     /// Candidates kept; 0 or below is all.
     pub top_k: i32,
     /// Probability kept; 1 is all.
     pub top_p: f32,
-    /// See [`Algorithm`].
+    /// Which drawn ids are kept at each step.
     pub algorithm: Algorithm,
-    /// See [`Schedule`].
+    /// How many masks each step takes.
     pub schedule: Schedule,
     /// Above 0 masks are drawn by their confidence divided by this, with none left out for having been drawn.
     pub algorithm_temperature: f32,
@@ -78,7 +78,7 @@ pub struct Settings {
     pub mask: u32,
 }
 
-impl Settings {
+impl DiffusionSettings {
     /// Checks the settings for a prompt of `n` ids.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Settings {
     }
 
     /// Masks that step `step` of `steps` takes of `left`, where a block had `masks` in the beginning.
-    fn taken(&self, (step, steps): (usize, usize), left: usize, masks: usize) -> usize {
+    fn masks_to_take(&self, (step, steps): (usize, usize), left: usize, masks: usize) -> usize {
         match self.schedule {
             Schedule::Times(_) if step + 1 >= steps => left,
             Schedule::Times(eps) => {
@@ -156,13 +156,13 @@ impl Settings {
 
 /// A text under way: the ids, and where they came from.
 struct Writing<'a> {
-    settings: &'a Settings,
+    settings: &'a DiffusionSettings,
     runner: &'a mut dyn Runner,
     ids: Vec<u32>,
     n_prompt: usize,
     rng: Twister,
     chain: Chain,
-    /// Of the masks, with a temperature of their own.
+    /// Chooses the masks, with a temperature of its own.
     picks: Chain,
 }
 
@@ -174,7 +174,7 @@ struct Writing<'a> {
 pub fn generate(
     runner: &mut dyn Runner,
     prompt: &[u32],
-    settings: &Settings,
+    settings: &DiffusionSettings,
     stop: &AtomicBool,
     told: &mut dyn FnMut(usize, &[u32]),
 ) -> Result<Option<Vec<u32>>> {
@@ -215,7 +215,7 @@ pub fn generate(
             if open.is_empty() {
                 break;
             }
-            let taken = settings.taken((step, steps), open.len(), masks);
+            let taken = settings.masks_to_take((step, steps), open.len(), masks);
             writing.step(&open, taken)?;
         }
     }
@@ -258,7 +258,7 @@ impl Writing<'_> {
             let (candidates, at) = self.chain.draw(draw::candidates(of(pos)));
             drawn.push((candidates[at].id, self.confidence(&candidates, at)));
         }
-        for one in self.chosen(&drawn, taken) {
+        for one in self.choose_positions(&drawn, taken) {
             self.ids[open[one]] = drawn[one].0;
         }
         Ok(())
@@ -275,7 +275,7 @@ impl Writing<'_> {
     }
 
     /// Which of the drawn ids are taken, `taken` of them; with a temperature of their own some may come twice.
-    fn chosen(&mut self, drawn: &[(u32, f32)], taken: usize) -> Vec<usize> {
+    fn choose_positions(&mut self, drawn: &[(u32, f32)], taken: usize) -> Vec<usize> {
         let taken = taken.min(drawn.len());
         let warmth = self.settings.algorithm_temperature;
         if warmth == 0.0 {
@@ -299,7 +299,7 @@ impl Writing<'_> {
         Ok(logits)
     }
 
-    /// The same of a window whose prompt is seen up to `seen`, with masks in place of the rest of it.
+    /// Logits of `rows`, `[rows, vocab]`, of a window whose prompt is seen up to `seen`, with masks in place of the rest of it.
     fn pass(&mut self, seen: usize, rows: &[usize]) -> Result<Vec<f32>> {
         let id = |pos: usize, id: u32| if (seen..self.n_prompt).contains(&pos) { self.settings.mask } else { id };
         let row = |(pos, own): (usize, &u32)| Row {

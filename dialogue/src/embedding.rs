@@ -7,7 +7,7 @@
 mod head;
 mod pair;
 
-pub use head::Head;
+pub use head::ClassifierHead;
 pub use pair::pair;
 
 use pumex_gguf::{Error, Gguf, Result};
@@ -94,7 +94,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// As many texts of `lens` ids as `max_rows` rows hold, but one at least.
+    /// Steps over texts of `lens` ids, each of as many texts as `max_rows` rows hold, but one at least.
     pub fn new(lens: &[usize], max_rows: usize) -> Steps {
         let mut steps = Steps { texts: Vec::new(), n_seqs: 1, n_ctx: 1, cache_positions: BLOCK };
         let (mut rows, mut positions) = (0, 0);
@@ -125,7 +125,7 @@ pub fn embed(
     runner: &mut dyn Runner,
     texts: &[Vec<u32>],
     steps: &Steps,
-    (pooling, head): (Pooling, &Head),
+    (pooling, head): (Pooling, &ClassifierHead),
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Vec<Vec<f32>>>>> {
     if let Some(empty) = texts.iter().position(Vec::is_empty) {
@@ -181,7 +181,7 @@ pub fn check(vectors: &[Vec<f32>]) -> Result<()> {
 
 /// A vector whose length by `p` is one: 2 by squares, 1 by magnitudes, others likewise; 0 makes the largest magnitude 32760, and -1
 /// leaves all as it is. A vector of zeros stays one.
-pub fn normalized(mut v: Vec<f32>, p: i32) -> Vec<f32> {
+pub fn normalize_vector(mut v: Vec<f32>, p: i32) -> Vec<f32> {
     let power = |x: &f32| f64::from(x.abs()).powi(p);
     let length = match p {
         1.. => v.iter().map(power).sum::<f64>().powf(1.0 / f64::from(p)),
@@ -205,10 +205,10 @@ mod tests {
         assert_eq!(Pooling::None.pool(&rows, 2).len(), 2);
         assert_eq!((Pooling::Cls.takes(0, 3), Pooling::Cls.takes(2, 3)), (true, false));
         assert_eq!((Pooling::Last.takes(0, 3), Pooling::Last.takes(2, 3)), (false, true));
-        assert_eq!(normalized(vec![3.0, 4.0], 2), [0.6, 0.8]);
-        assert_eq!(normalized(vec![3.0, -1.0], 1), [0.75, -0.25]);
-        assert_eq!(normalized(vec![2.0, -4.0], 0), [16380.0, -32760.0]);
-        assert_eq!((normalized(vec![0.0], 2), normalized(vec![7.0], -1)), (vec![0.0], vec![7.0]));
+        assert_eq!(normalize_vector(vec![3.0, 4.0], 2), [0.6, 0.8]);
+        assert_eq!(normalize_vector(vec![3.0, -1.0], 1), [0.75, -0.25]);
+        assert_eq!(normalize_vector(vec![2.0, -4.0], 0), [16380.0, -32760.0]);
+        assert_eq!((normalize_vector(vec![0.0], 2), normalize_vector(vec![7.0], -1)), (vec![0.0], vec![7.0]));
     }
 
     #[test]

@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// A conversation and the settings that it was held with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Saved {
+pub struct SavedConversation {
     format: String,
     version: u32,
     /// The messages.
@@ -30,10 +30,10 @@ pub struct Saved {
     pub settings: BTreeMap<String, String>,
 }
 
-impl Saved {
+impl SavedConversation {
     /// What is to be written.
-    pub fn new(talk: &Talk, tools: Option<serde_json::Value>, settings: BTreeMap<String, String>) -> Saved {
-        Saved { format: MARK.to_string(), version: 1, messages: talk.messages().to_vec(), tools, settings }
+    pub fn new(talk: &Talk, tools: Option<serde_json::Value>, settings: BTreeMap<String, String>) -> SavedConversation {
+        SavedConversation { format: MARK.to_string(), version: 1, messages: talk.messages().to_vec(), tools, settings }
     }
 
     /// Writes the file; it is there whole or not at all.
@@ -48,11 +48,11 @@ impl Saved {
         file.finish()
     }
 
-    /// Reads a file that [`Saved::write`] wrote.
+    /// Reads a file that [`SavedConversation::write`] wrote.
     ///
     /// # Errors
     /// `not_a_conversation` for any other; what the system says.
-    pub fn read(path: &Path) -> Result<(Saved, Talk)> {
+    pub fn read(path: &Path) -> Result<(SavedConversation, Talk)> {
         let bad = |what: String| Error::file(path, "not_a_conversation", what);
         let io = |e| Error::io(path, e);
         let meta = std::fs::metadata(path).map_err(io)?;
@@ -60,7 +60,7 @@ impl Saved {
             return Err(bad(format!("expected a file of at most {} MiB", MAX_BYTES >> 20)));
         }
         let bytes = std::fs::read(path).map_err(io)?;
-        let saved: Saved =
+        let saved: SavedConversation =
             serde_json::from_slice(&bytes).map_err(|e| bad(format!("expected what /save writes: {e}")))?;
         if saved.format != MARK || saved.version != 1 {
             return Err(bad(format!("expected \"format\": \"{MARK}\", \"version\": 1")));
@@ -80,14 +80,14 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("talk.json");
         let talk = Talk::of(vec![Message::new("user", "hi\u{1}"), Message::new("assistant", "ho")]).unwrap();
-        let saved = Saved::new(&talk, None, BTreeMap::from([("temp".to_string(), "0.5".to_string())]));
+        let saved = SavedConversation::new(&talk, None, BTreeMap::from([("temp".to_string(), "0.5".to_string())]));
         saved.write(&path).unwrap();
-        assert_eq!(Saved::read(&path).unwrap(), (saved, talk));
+        assert_eq!(SavedConversation::read(&path).unwrap(), (saved, talk));
         let whole = std::fs::read_to_string(&path).unwrap();
         let foreign = ["", "{}", "[1]", "\u{0}", &whole[..whole.len() / 2], &whole.replace("conversation", "song")];
         for bad in foreign.into_iter().chain([&*whole.replace("\"user\"", "\"king\""), &"[".repeat(1 << 20)]) {
             std::fs::write(&path, bad).unwrap();
-            let error = Saved::read(&path).unwrap_err().to_string();
+            let error = SavedConversation::read(&path).unwrap_err().to_string();
             assert!(error.contains("talk.json: not_a_conversation: ") && error.len() < 400, "{error}");
         }
         std::fs::remove_dir_all(folder).unwrap();

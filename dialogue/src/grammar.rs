@@ -3,13 +3,13 @@
 use pumex_chat::{reply::Format, Json};
 use pumex_engine::conversation::Constraint;
 use pumex_gguf::{Error, Result};
-pub use pumex_grammar::{Choice, Matcher, Source, ToolChoice, Vocabulary};
-use pumex_grammar::{Error as GrammarError, Piece};
+pub use pumex_grammar::{CallConstraint, GrammarSource, Matcher, ToolChoice, Vocabulary};
+use pumex_grammar::{Error as GrammarError, TokenText};
 use pumex_text::Tokenizer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn failed(error: GrammarError) -> Error {
+fn to_gguf_error(error: GrammarError) -> Error {
     Error::Request(error.to_string())
 }
 
@@ -26,21 +26,21 @@ pub fn vocabulary(tokenizer: &Tokenizer, ends: &[u32]) -> Result<Arc<Vocabulary>
     let n_vocab = tokenizer.n_vocab() as u32;
     let is_end = |id: u32| tokenizer.is_end(id) || ends.contains(&id);
     let piece = |id: u32| match (tokenizer.piece(id), tokenizer.token_text(id)) {
-        (_, text) if is_end(id) => Piece::Special(text),
-        ([], []) => Piece::Nothing,
-        ([], text) => Piece::Special(text),
-        (piece, _) => Piece::Text(piece),
+        (_, text) if is_end(id) => TokenText::Special(text),
+        ([], []) => TokenText::Nothing,
+        ([], text) => TokenText::Special(text),
+        (piece, _) => TokenText::Text(piece),
     };
     let ends: Vec<u32> = (0..n_vocab).filter(|id| is_end(*id)).collect();
-    Vocabulary::new((0..n_vocab).map(piece), &ends).map(Arc::new).map_err(failed)
+    Vocabulary::new((0..n_vocab).map(piece), &ends).map(Arc::new).map_err(to_gguf_error)
 }
 
 /// Compiles a source for texts of a vocabulary.
 ///
 /// # Errors
 /// A source that is wrong, over the limits, or allows nothing.
-pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher> {
-    vocabulary.matcher(source).map_err(failed)
+pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &GrammarSource) -> Result<Matcher> {
+    vocabulary.matcher(source).map_err(to_gguf_error)
 }
 
 /// A matcher of replies in a format that may or must call `tools`, as in a request; none where the format has no such grammar. What of
@@ -48,10 +48,16 @@ pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher>
 ///
 /// # Errors
 /// Tools that are no list of functions; a function that is chosen but not there.
-pub fn calls(vocabulary: &Arc<Vocabulary>, format: &Format, tools: &Json, choice: Choice) -> Result<Option<Matcher>> {
+pub fn calls(
+    vocabulary: &Arc<Vocabulary>,
+    format: &Format,
+    tools: &Json,
+    choice: CallConstraint,
+) -> Result<Option<Matcher>> {
     let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
-    let source = vocabulary.calls(format, &tools, choice).map_err(failed)?;
-    let whole = |(source, dropped): (Source, _)| Ok::<_, Error>(matcher(vocabulary, &source)?.without(dropped));
+    let source = vocabulary.calls(format, &tools, choice).map_err(to_gguf_error)?;
+    let whole =
+        |(source, dropped): (GrammarSource, _)| Ok::<_, Error>(matcher(vocabulary, &source)?.with_unenforced(dropped));
     let matcher = source.map(whole).transpose();
     // The grammar that an error shows is none of the user's.
     matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
@@ -61,9 +67,9 @@ pub fn calls(vocabulary: &Arc<Vocabulary>, format: &Format, tools: &Json, choice
 ///
 /// # Errors
 /// A source that cannot be read.
-pub fn answer(vocabulary: &Arc<Vocabulary>, format: &Format, source: &Source) -> Result<Matcher> {
-    let (source, dropped) = vocabulary.answer(format, source).map_err(failed)?;
-    Ok(matcher(vocabulary, &source)?.without(dropped))
+pub fn answer(vocabulary: &Arc<Vocabulary>, format: &Format, source: &GrammarSource) -> Result<Matcher> {
+    let (source, dropped) = vocabulary.answer(format, source).map_err(to_gguf_error)?;
+    Ok(matcher(vocabulary, &source)?.with_unenforced(dropped))
 }
 
 /// Most time of a grammar for one token: others wait for it.
@@ -71,15 +77,15 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// A matcher of one text, and the time spent in it.
 #[derive(Clone)]
-pub struct Constrained {
+pub struct GrammarMask {
     matcher: Matcher,
     spent: Duration,
 }
 
-impl Constrained {
+impl GrammarMask {
     /// For a text that `matcher` has seen the beginning of.
-    pub fn new(matcher: Matcher) -> Constrained {
-        Constrained { matcher, spent: Duration::ZERO }
+    pub fn new(matcher: Matcher) -> GrammarMask {
+        GrammarMask { matcher, spent: Duration::ZERO }
     }
 
     /// Time spent so far, milliseconds.
@@ -87,9 +93,9 @@ impl Constrained {
         self.spent.as_secs_f64() * 1e3
     }
 
-    fn timed<T>(&mut self, f: impl FnOnce(&mut Matcher) -> pumex_grammar::Result<T>) -> Result<T> {
+    fn time_matcher<T>(&mut self, f: impl FnOnce(&mut Matcher) -> pumex_grammar::Result<T>) -> Result<T> {
         let begun = Instant::now();
-        let result = f(&mut self.matcher).map_err(failed);
+        let result = f(&mut self.matcher).map_err(to_gguf_error);
         let took = begun.elapsed();
         self.spent += took;
         match took > LONGEST {
@@ -99,13 +105,13 @@ impl Constrained {
     }
 }
 
-impl Constraint for Constrained {
-    fn allowed(&mut self) -> Result<Arc<[u32]>> {
-        self.timed(|matcher| matcher.mask().map(Arc::from))
+impl Constraint for GrammarMask {
+    fn allowed_ids(&mut self) -> Result<Arc<[u32]>> {
+        self.time_matcher(|matcher| matcher.mask().map(Arc::from))
     }
 
     fn accept(&mut self, id: u32) -> Result<()> {
-        self.timed(|matcher| matcher.accept(id))
+        self.time_matcher(|matcher| matcher.accept(id))
     }
 
     fn is_over(&self) -> bool {

@@ -14,10 +14,10 @@ mod message;
 mod reply;
 mod speaker;
 mod style;
-mod taught;
+mod tool_prompt;
 
-pub use file::Saved;
+pub use file::SavedConversation;
 pub use message::{functions, Function, Message, Talk, ToolCall};
-pub use reply::Reply;
-pub use speaker::{Answer, Asked, End, Speaker};
+pub use reply::ReplyReader;
+pub use speaker::{Answer, AnswerEnd, AnswerOptions, Speaker};
 pub use style::{NoReasoning, Style};

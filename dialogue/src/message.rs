@@ -19,10 +19,10 @@ pub struct Message {
     /// Calls of an assistant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Of a tool: the call that this is the result of.
+    /// For a message of a tool: the call whose result it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Of a tool: the function.
+    /// For a message of a tool: the function that was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -56,7 +56,7 @@ impl Message {
         Message { role: role.to_string(), content: content.into(), ..Message::default() }
     }
 
-    /// As templates take it.
+    /// The message as JSON for templates.
     pub fn json(&self) -> Json {
         let text = |text: &str| Json::Str(text.to_string());
         let pair = |key: &str, value: Json| (key.to_string(), value);

@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pumex_media::interpret::Interpreter;
-use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, SoundLimits, TextModel};
+use pumex_media::{encode, Clip, Modality, Picture, PictureLimits, PromptPiece, SoundLimits, TextModel};
 
 pub use profile::EncoderProfile;
-pub use pumex_media::Options as MediaOptions;
+pub use pumex_media::PreprocessOptions as MediaOptions;
 pub use source::ProjectorSource;
 
 use pumex_engine::conversation::Feed;
 use pumex_engine::cpu::EncoderProducts;
 use pumex_engine::{DeviceChoice, Options, Tower};
-use pumex_gguf::{Access, Error, Gguf, Result};
+use pumex_gguf::{Error, FileAccess, Gguf, Result};
 use pumex_plan::Plan;
 use pumex_step::{Medium, Positions, Stream};
 use pumex_text::Tokenizer;
@@ -43,7 +43,7 @@ pub struct MediumFile {
 }
 
 /// Rows of an encoder, `[rows, width]`, and what they are.
-struct Encoded {
+struct EncodedMedium {
     key: u64,
     rows: Arc<[f32]>,
 }
@@ -78,7 +78,7 @@ pub struct Projector {
     encoder: Mutex<Option<Encoder>>,
     clips: Vec<Clip>,
     options: MediaOptions,
-    kept: Mutex<VecDeque<Encoded>>,
+    kept: Mutex<VecDeque<EncodedMedium>>,
 }
 
 /// What the text model's side of a prompt needs.
@@ -121,7 +121,7 @@ impl TextSide<'_> {
 }
 
 /// An error of the media crate, as one of the file or of the request.
-fn told(path: &Path, error: pumex_media::Error) -> Error {
+fn file_error(path: &Path, error: pumex_media::Error) -> Error {
     use pumex_media::Error as E;
     match error {
         E::Key(what) => Error::file(path, "bad_hparam", what),
@@ -139,11 +139,11 @@ impl Projector {
     ///
     /// # Errors
     /// A file that is missing, no GGUF, or no projector's; keys that are missing or wrong; a projector that is not supported.
-    pub fn open(path: &Path, access: Access, options: MediaOptions, engine: &Options) -> Result<Projector> {
+    pub fn open(path: &Path, access: FileAccess, options: MediaOptions, engine: &Options) -> Result<Projector> {
         Self::of(Gguf::open_with(path, access)?, options, engine)
     }
 
-    /// As [`Projector::open`], of a file that is read already.
+    /// Opens a projector as [`Projector::open`] does, from a file that is read already.
     ///
     /// # Errors
     /// As [`Projector::open`].
@@ -155,7 +155,7 @@ impl Projector {
             return Err(Error::file(path, "not_a_projector", what));
         }
         let source = ProjectorSource(gguf);
-        let clips = Clip::all(&source).map_err(|e| told(path, e))?;
+        let clips = Clip::all(&source).map_err(|e| file_error(path, e))?;
         for clip in &clips {
             if !encode::names().any(|name| name == clip.projector) {
                 let what = format!("clip.projector_type: no {} encoder `{}`", clip.modality.name(), clip.projector);
@@ -185,8 +185,8 @@ impl Projector {
         &self.source
     }
 
-    fn told(&self, error: pumex_media::Error) -> Error {
-        told(self.source().0.path(), error)
+    fn media_error(&self, error: pumex_media::Error) -> Error {
+        file_error(self.source().0.path(), error)
     }
 
     /// Whether it takes pictures.
@@ -211,16 +211,16 @@ impl Projector {
     ///
     /// # Errors
     /// A medium that cannot be decoded or that the projector does not take.
-    pub fn prepare(&self, medium: &MediumFile, model: &TextModel<'_>) -> Result<Vec<Piece>> {
+    pub fn prepare(&self, medium: &MediumFile, model: &TextModel<'_>) -> Result<Vec<PromptPiece>> {
         let (clip, begun) = (self.clip(medium.picture)?, Instant::now());
         let pieces = if medium.picture {
-            let picture = Picture::decode(&medium.bytes, &Limits::default()).map_err(|e| self.told(e))?;
+            let picture = Picture::decode(&medium.bytes, &PictureLimits::default()).map_err(|e| self.media_error(e))?;
             let least = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
             let most = least(self.options.image_max_tokens, medium.max_tokens);
             let options = MediaOptions { image_max_tokens: most, ..self.options };
             pumex_media::prepare_picture(clip, self.source(), &picture, &options, model)
         } else {
-            let rate = pumex_media::sound_rate(clip).map_err(|e| self.told(e))?;
+            let rate = pumex_media::sound_rate(clip).map_err(|e| self.media_error(e))?;
             let samples = match medium.bare {
                 true => {
                     Ok(medium.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
@@ -230,7 +230,7 @@ impl Projector {
             samples.and_then(|samples: Vec<f32>| pumex_media::prepare_sound(clip, self.source(), &samples, model))
         };
         tracing::debug!("a medium of {} bytes: prepared in {:.1?}", medium.bytes.len(), begun.elapsed());
-        pieces.map_err(|e| self.told(e))
+        pieces.map_err(|e| self.media_error(e))
     }
 
     /// The encoder's rows of a medium, `[rows, width]`.
@@ -239,11 +239,11 @@ impl Projector {
     /// Tensors that are missing or have other shapes; no memory.
     pub fn encode(&self, medium: &pumex_media::Medium) -> Result<Vec<f32>> {
         let (clip, begun) = (self.clip(medium.picture)?, Instant::now());
-        let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.told(e))?;
+        let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.media_error(e))?;
         let (built, mut on_device) = (begun.elapsed(), None);
         let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
         let rows = self.with_encoder(|encoder| match encoder {
-            Encoder::Cpu(cpu) => cpu.run(&graph, &inputs).map_err(|e| self.told(e)),
+            Encoder::Cpu(cpu) => cpu.run(&graph, &inputs).map_err(|e| self.media_error(e)),
             Encoder::Vulkan(tower, _) => {
                 let rows = tower.encode(&graph, &inputs);
                 on_device = tower.last_us();
@@ -268,7 +268,7 @@ impl Projector {
         let model = TextModel { n_embd: 0, m_rope: false, has_token: &|_| false };
         let (mut all, mut count) = (Vec::new(), 0);
         for piece in self.prepare(file, &model)? {
-            if let Piece::Medium(medium) = piece {
+            if let PromptPiece::Medium(medium) = piece {
                 all.extend(self.encode(&medium)?);
                 count += medium.rows;
             }
@@ -289,13 +289,13 @@ impl Projector {
         }
         let clip = self.clip(true)?;
         let model = TextModel { n_embd, m_rope: false, has_token: &|_| false };
-        let white = Picture::new(SIDE, SIDE, vec![255; SIDE * SIDE * 3]).map_err(|e| self.told(e))?;
+        let white = Picture::new(SIDE, SIDE, vec![255; SIDE * SIDE * 3]).map_err(|e| self.media_error(e))?;
         let pieces = pumex_media::prepare_picture(clip, self.source(), &white, &self.options, &model);
-        let group = |piece: &Piece| match piece {
-            Piece::Medium(medium) if medium.bidirectional => medium.rows,
+        let group = |piece: &PromptPiece| match piece {
+            PromptPiece::Medium(medium) if medium.bidirectional => medium.rows,
             _ => 0,
         };
-        Ok(pieces.map_err(|e| self.told(e))?.iter().map(group).max().unwrap_or(0))
+        Ok(pieces.map_err(|e| self.media_error(e))?.iter().map(group).max().unwrap_or(0))
     }
 
     /// Where it runs.
@@ -311,7 +311,7 @@ impl Projector {
         })
     }
 
-    /// Likewise, taken from what is kept of media encoded before, where `key` stands for the same inputs.
+    /// Encodes a medium, or takes it from the media encoded before if `key` is among them.
     fn encode_once(&self, key: u64, medium: &pumex_media::Medium) -> Result<Arc<[f32]>> {
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = kept().iter().find(|e| e.key == key) {
@@ -319,7 +319,7 @@ impl Projector {
         }
         let rows: Arc<[f32]> = self.encode(medium)?.into();
         let mut kept = kept();
-        kept.push_back(Encoded { key, rows: rows.clone() });
+        kept.push_back(EncodedMedium { key, rows: rows.clone() });
         while kept.len() > 1 && kept.iter().map(|e| e.rows.len() * 4).sum::<usize>() > MOST_KEPT {
             kept.pop_front();
         }
@@ -341,7 +341,8 @@ impl Projector {
         })
     }
 
-    /// Likewise of a text with as many marks as media, whose parts between them `encode` makes ids of; it is told which is the first.
+    /// The ids and media of a text with as many marks as media, whose parts between them `encode` makes ids of; it is told which is the
+    /// first.
     ///
     /// # Errors
     /// As [`Projector::feed`]; those of `encode`.
@@ -384,7 +385,7 @@ impl Projector {
         let model = TextModel { n_embd, m_rope, has_token: &|_| false };
         let mut feed = Feed::default();
         for piece in self.prepare(file, &model)? {
-            let Piece::Medium(medium) = piece else { continue };
+            let PromptPiece::Medium(medium) = piece else { continue };
             let (rows, index) = (self.encode(&medium)?.into(), feed.media.iter().count() as u32);
             let positions = positions(&medium, m_rope, index);
             let medium = Medium::new(u64::from(index), rows, medium.rows, positions, medium.bidirectional)?;
@@ -399,12 +400,12 @@ impl Projector {
         let whole = pumex_media::hash_bytes(&file.bytes);
         for (i, piece) in pieces.into_iter().enumerate() {
             match piece {
-                Piece::Text(text) => feed.text(&side.tokenizer.encode(&text, false, true)?),
-                Piece::Token(text) => match side.first_written(&text) {
+                PromptPiece::Text(text) => feed.text(&side.tokenizer.encode(&text, false, true)?),
+                PromptPiece::Token(text) => match side.first_written(&text) {
                     Some(id) => feed.text(&[id]),
                     None => feed.text(&side.tokenizer.encode(&text, false, true)?),
                 },
-                Piece::Medium(mut medium) => {
+                PromptPiece::Medium(mut medium) => {
                     pumex_media::place(clip, &mut medium, feed.ids.len() - begins);
                     let pad = medium.inputs.first().map_or(0, |input| input.lead_pad);
                     let index = feed.media.iter().count() as u32;

@@ -6,43 +6,48 @@ use pumex_chat::Json;
 use pumex_text::Stops;
 
 /// Reads one answer.
-pub struct Reply {
+pub struct ReplyReader {
     parser: Parser,
     stops: Stops,
     stopped: Option<usize>,
 }
 
-impl Reply {
+impl ReplyReader {
     /// An answer in a format, to a prompt of this text; `tools` as in a request. Texts of `stops` end its content.
-    pub fn new(format: &Format, tools: Option<&Json>, prompt: &str, stops: impl IntoIterator<Item = String>) -> Reply {
-        Reply { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
+    pub fn new(
+        format: &Format,
+        tools: Option<&Json>,
+        prompt: &str,
+        stops: impl IntoIterator<Item = String>,
+    ) -> ReplyReader {
+        ReplyReader { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
     }
 
-    /// The same of an answer that must call something.
-    pub fn must_call(self) -> Reply {
-        Reply { parser: self.parser.must_call(), ..self }
+    /// This reply, for an answer that must call a function.
+    pub fn must_call(self) -> ReplyReader {
+        ReplyReader { parser: self.parser.must_call(), ..self }
     }
 
     /// Takes more of it. Nothing comes of what stands behind a text that ended it.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         let events = self.parser.push(bytes);
-        self.passed(events)
+        self.pass_events(events)
     }
 
     /// It is over: what still waits is what it is.
     pub fn finish(&mut self) -> Vec<Event> {
         let events = self.parser.finish();
-        self.ended(events)
+        self.finish_events(events)
     }
 
     /// It was cut off: what may be the beginning of a call is none of its text.
     pub fn cut(&mut self) -> Vec<Event> {
         let events = self.parser.cut();
-        self.ended(events)
+        self.finish_events(events)
     }
 
-    fn ended(&mut self, events: Vec<Event>) -> Vec<Event> {
-        let mut events = self.passed(events);
+    fn finish_events(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let mut events = self.pass_events(events);
         if self.stopped.is_none() {
             let rest = self.stops.flush();
             events.extend(content(rest));
@@ -51,7 +56,7 @@ impl Reply {
     }
 
     /// The text that ended it.
-    pub fn stopped(&self) -> Option<&str> {
+    pub fn stop_text(&self) -> Option<&str> {
         self.stopped.map(|stop| self.stops.text(stop))
     }
 
@@ -60,7 +65,7 @@ impl Reply {
         self.parser.is_reasoning()
     }
 
-    fn passed(&mut self, events: Vec<Event>) -> Vec<Event> {
+    fn pass_events(&mut self, events: Vec<Event>) -> Vec<Event> {
         let mut out = Vec::with_capacity(events.len());
         for event in events {
             match event {

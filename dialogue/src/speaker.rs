@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pumex_chat::reply::Event;
-use pumex_chat::Prompt;
+use pumex_chat::RenderedPrompt;
 
 use super::message::{Function, Message, ToolCall};
-use super::reply::Reply;
+use super::reply::ReplyReader;
 use super::style::Style;
 use pumex_engine::conversation::{
     check_feed, feed_rows, generate_on, run_chunks, Checkpoints, Constraint, Request, Stats, StopReason,
@@ -25,7 +25,7 @@ use pumex_text::Tokenizer;
 
 /// What is asked of an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AnswerOptions<'a> {
     /// Most tokens; negative means until the context is full.
     pub predict: i64,
     /// Most tokens of reasoning; none: as many as the model likes.
@@ -43,12 +43,12 @@ pub struct Asked<'a> {
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum AnswerEnd {
     /// The model ended its turn.
     Turn,
     /// One of the texts that end it came.
     Text,
-    /// As many tokens as were asked for.
+    /// The answer has as many tokens as were asked for.
     Limit,
     /// The context holds no further token.
     ContextFull,
@@ -62,7 +62,7 @@ pub struct Answer {
     /// Its message: text, reasoning, whole calls.
     pub message: Message,
     /// Why it ended.
-    pub end: End,
+    pub end: AnswerEnd,
     /// Tokens of the prompt that were fed, of those that it has.
     pub fed: (usize, usize),
     /// Tokens that were generated.
@@ -92,19 +92,19 @@ pub struct Speaker<'a> {
     calls: usize,
 }
 
-/// See [`Speaker::watch_prompts`].
+/// Is told how many ids of a prompt are read, and of how many: see [`Speaker::watch_prompts`].
 pub type OnPrompt<'a> = Box<dyn FnMut(usize, usize) + 'a>;
 
 /// What an answer is so far.
-struct Draft<'a> {
-    reply: Reply,
+struct AnswerDraft<'a> {
+    reply: ReplyReader,
     message: Message,
     calls: Vec<(ToolCall, bool)>,
     on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
     failed: Option<Error>,
 }
 
-impl Draft<'_> {
+impl AnswerDraft<'_> {
     fn give(&mut self, event: Event) {
         match &event {
             Event::Content(text) => self.message.content.push_str(text),
@@ -147,10 +147,10 @@ struct AfterReasoning<'a> {
 }
 
 impl Constraint for AfterReasoning<'_> {
-    fn allowed(&mut self) -> Result<Arc<[u32]>> {
+    fn allowed_ids(&mut self) -> Result<Arc<[u32]>> {
         match self.thinking.get() {
             true => Ok(self.all.clone()),
-            false => self.inner.allowed(),
+            false => self.inner.allowed_ids(),
         }
     }
 
@@ -195,7 +195,7 @@ impl<'a> Speaker<'a> {
     }
 
     /// Positions in use.
-    pub fn held(&self) -> usize {
+    pub fn positions_in_use(&self) -> usize {
         self.fed.len()
     }
 
@@ -257,7 +257,7 @@ impl<'a> Speaker<'a> {
     }
 
     /// How many ids the template wrote behind the last message.
-    fn behind_messages(&self, prompt: &Prompt) -> Result<usize> {
+    fn behind_messages(&self, prompt: &RenderedPrompt) -> Result<usize> {
         let own = prompt.parts().last().filter(|(_, own)| *own).map_or("", |(text, _)| text);
         Ok(self.tokenizer.encode(own, false, true)?.len())
     }
@@ -270,8 +270,8 @@ impl<'a> Speaker<'a> {
     pub fn answer(
         &mut self,
         style: &Style,
-        (prompt, mut ids): (&Prompt, Vec<u32>),
-        (asked, mut constraint): (&Asked<'_>, Option<&mut dyn Constraint>),
+        (prompt, mut ids): (&RenderedPrompt, Vec<u32>),
+        (asked, mut constraint): (&AnswerOptions<'_>, Option<&mut dyn Constraint>),
         on_event: &mut dyn FnMut(&Event) -> Result<()>,
     ) -> Result<Answer> {
         let n_ctx = self.runner.n_ctx();
@@ -285,8 +285,8 @@ impl<'a> Speaker<'a> {
             return Err(Error::Request("the template made an empty prompt".into()));
         }
         let stops = asked.stops.iter().cloned().chain(style.stop().map(str::to_string));
-        let mut draft = Draft {
-            reply: Reply::new(style.format(), style.tools.as_ref(), &prompt.text, stops),
+        let mut draft = AnswerDraft {
+            reply: ReplyReader::new(style.format(), style.tools.as_ref(), &prompt.text, stops),
             message: Message::new("assistant", ""),
             calls: Vec::new(),
             on_event,
@@ -314,7 +314,15 @@ impl<'a> Speaker<'a> {
         let Some((before, mut start)) = self.feed(&ids, mark, asked.stop)? else {
             let ms = (begun.elapsed().as_secs_f64() * 1e3, 0.0);
             let (message, held) = (draft.message, self.fed.len());
-            return Ok(Answer { message, end: End::Interrupted, fed: (0, total), generated: 0, ms, held, shifts: 0 });
+            return Ok(Answer {
+                message,
+                end: AnswerEnd::Interrupted,
+                fed: (0, total),
+                generated: 0,
+                ms,
+                held,
+                shifts: 0,
+            });
         };
         let head_ms = begun.elapsed().as_secs_f64() * 1e3;
         let (mut generated, mut ms, mut shifts, mut thought) = (0usize, (head_ms, 0.0), 0, 0usize);
@@ -340,7 +348,7 @@ impl<'a> Speaker<'a> {
                     thinking.set(draft.reply.is_reasoning());
                     over.set(draft.reply.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
                     let stop = over.get()
-                        || draft.reply.stopped().is_some()
+                        || draft.reply.stop_text().is_some()
                         || draft.failed.is_some()
                         || asked.stop.load(Ordering::Relaxed);
                     halt.store(stop, Ordering::Relaxed);
@@ -352,21 +360,21 @@ impl<'a> Speaker<'a> {
                 draft.push(close.as_bytes());
                 let ids: Vec<u32> = out.into_iter().chain(close_ids.iter().copied()).collect();
                 if ids.len() < n_ctx {
-                    let Some((_, at)) = self.feed(&ids, None, asked.stop)? else { break End::Interrupted };
+                    let Some((_, at)) = self.feed(&ids, None, asked.stop)? else { break AnswerEnd::Interrupted };
                     (start, part) = (at, ids[at..].to_vec());
                     continue;
                 }
-                break End::ContextFull;
+                break AnswerEnd::ContextFull;
             }
             if let Some(id) = ended.get() {
-                draft.push(style.seen(&self.tokenizer, id));
+                draft.push(style.visible_bytes(&self.tokenizer, id));
             }
             break match stats.stop {
-                _ if draft.reply.stopped().is_some() => End::Text,
-                StopReason::End => End::Turn,
-                StopReason::Limit => End::Limit,
-                StopReason::ContextFull => End::ContextFull,
-                StopReason::Interrupted => End::Interrupted,
+                _ if draft.reply.stop_text().is_some() => AnswerEnd::Text,
+                StopReason::End => AnswerEnd::Turn,
+                StopReason::Limit => AnswerEnd::Limit,
+                StopReason::ContextFull => AnswerEnd::ContextFull,
+                StopReason::Interrupted => AnswerEnd::Interrupted,
             };
         };
         draft.finish();
@@ -389,7 +397,7 @@ impl<'a> Speaker<'a> {
         &mut self,
         style: &Style,
         (prompt, start, n_predict): (&[u32], usize, i64),
-        (asked, constraint): (&Asked<'_>, Option<&mut dyn Constraint>),
+        (asked, constraint): (&AnswerOptions<'_>, Option<&mut dyn Constraint>),
         (halt, ended): (&AtomicBool, &Cell<Option<u32>>),
         shifts: &mut usize,
         on_bytes: &mut dyn FnMut(&[u8]),
@@ -405,7 +413,7 @@ impl<'a> Speaker<'a> {
         };
         let (media, stop) = (&Media::find(&self.known, &[&all[..], prompt].concat()), halt);
         let request = Request { prompt, media, start, n_predict, is_end: &is_end, stop, counters: false };
-        let mut on_token = |id: u32| on_bytes(style.seen(tokenizer, id));
+        let mut on_token = |id: u32| on_bytes(style.visible_bytes(tokenizer, id));
         let mut on_shift = |_| *shifts += 1;
         let stats = generate_on(
             &mut **runner,

@@ -1,7 +1,7 @@
 //! How a model's template writes messages, and where its answers end.
 
 use pumex_chat::reply::{Calls, Format};
-use pumex_chat::{ArgumentForm, Json, Prompt, Request, Template};
+use pumex_chat::{ArgumentForm, Json, RenderedPrompt, Request, Template};
 
 use super::message::Message;
 use pumex_engine::conversation::MARK;
@@ -85,7 +85,7 @@ impl Style {
         self.ends.contains(&id)
     }
 
-    /// Those ids.
+    /// Ids that end an answer.
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
@@ -93,10 +93,10 @@ impl Style {
     /// Gives the model functions to call. One whose template knows none is told of them in words.
     pub fn with_tools(&mut self, tools: Json) {
         if self.format.calls == Calls::None {
-            let known = Format::known(super::taught::FORMAT, None);
+            let known = Format::known_format(super::tool_prompt::FORMAT, None);
             self.is_taught = known.is_some();
             self.format.calls = known.map_or(Calls::None, |known| known.calls);
-            self.format.name = super::taught::FORMAT.to_string();
+            self.format.name = super::tool_prompt::FORMAT.to_string();
         }
         self.tools = Some(tools);
     }
@@ -109,7 +109,7 @@ impl Style {
             return; // its ends of messages are not ends of answers; those are known by name
         }
         let talk = [Message::new("user", "u"), Message::new("assistant", ANSWER), Message::new("user", QUESTION)];
-        let Ok(prompt) = self.rendered(&talk, false) else { return };
+        let Ok(prompt) = self.render_messages(&talk, false) else { return };
         let between = prompt.text.split_once(ANSWER).and_then(|(_, rest)| rest.split_once(QUESTION));
         let Some((between, _)) = between else { return };
         let Ok(ids) = tokenizer.encode(between, false, true) else { return };
@@ -137,11 +137,11 @@ impl Style {
         !writes(Json::Str(TEXT.into())) && writes(Json::Array(vec![part]))
     }
 
-    fn rendered(&self, messages: &[Message], generation: bool) -> Result<Prompt> {
-        self.render(messages.iter().map(|message| joined(message.json(), self.needs_parts)).collect(), generation)
+    fn render_messages(&self, messages: &[Message], generation: bool) -> Result<RenderedPrompt> {
+        self.render(messages.iter().map(|message| join_parts(message.json(), self.needs_parts)).collect(), generation)
     }
 
-    fn render(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
+    fn render(&self, messages: Vec<Json>, generation: bool) -> Result<RenderedPrompt> {
         let mut request = Request::new(Json::Array(messages));
         request.bring_arguments(self.form);
         request.add_generation_prompt = generation;
@@ -155,18 +155,18 @@ impl Style {
     ///
     /// # Errors
     /// The template's own.
-    pub fn prompt(&self, messages: &[Message]) -> Result<Prompt> {
+    pub fn prompt(&self, messages: &[Message]) -> Result<RenderedPrompt> {
         self.prompt_of(messages.iter().map(Message::json).collect(), true)
     }
 
-    /// Likewise of messages as OpenAI's API has them; without `generation` the prompt does not open an answer.
+    /// The prompt for messages as OpenAI's API has them; without `generation` the prompt does not open an answer.
     ///
     /// # Errors
     /// The template's own.
-    pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
-        let messages = messages.into_iter().map(|message| joined(message, self.needs_parts)).collect();
+    pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<RenderedPrompt> {
+        let messages = messages.into_iter().map(|message| join_parts(message, self.needs_parts)).collect();
         let messages = match self.tools.as_ref().filter(|_| self.is_taught) {
-            Some(tools) => super::taught::taught(messages, tools),
+            Some(tools) => super::tool_prompt::add_tool_prompt(messages, tools),
             None => messages,
         };
         let text = |message: Option<&Json>, role: &str| {
@@ -186,7 +186,7 @@ impl Style {
     }
 
     /// The bytes of a generated id that a parser of replies is to see: control tokens only where they mean something to it.
-    pub fn seen<'a>(&self, tokenizer: &'a Tokenizer, id: u32) -> &'a [u8] {
+    pub fn visible_bytes<'a>(&self, tokenizer: &'a Tokenizer, id: u32) -> &'a [u8] {
         let (piece, text) = (tokenizer.piece(id), tokenizer.token_text(id));
         let marks = piece.is_empty() && std::str::from_utf8(text).is_ok_and(|text| self.format.has_mark(text));
         if marks {
@@ -200,12 +200,12 @@ impl Style {
     ///
     /// # Errors
     /// As for [`Tokenizer::encode`].
-    pub fn ids(&self, tokenizer: &Tokenizer, prompt: &Prompt) -> Result<Vec<u32>> {
+    pub fn ids(&self, tokenizer: &Tokenizer, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
         tokenizer.encode_marked(&prompt.text, &|range| prompt.is_own(range), tokenizer.add_bos())
     }
 
     /// How many ids stand before the first question: what stays when a context is full.
-    pub fn kept(&self, tokenizer: &Tokenizer, messages: &[Message]) -> usize {
+    pub fn count_opening_ids(&self, tokenizer: &Tokenizer, messages: &[Message]) -> usize {
         let system: Vec<Message> = messages.first().filter(|m| m.role == "system").cloned().into_iter().collect();
         let ids = |text: &str| {
             let talk: Vec<Message> = system.iter().cloned().chain([Message::new("user", text)]).collect();
@@ -271,7 +271,7 @@ const BETWEEN: &str = "\n";
 
 /// A message whose parts are one text, if they are texts. For a template that reads `parts` alone, a text is one part, and so are parts
 /// with media among them.
-fn joined(message: Json, parts: bool) -> Json {
+fn join_parts(message: Json, parts: bool) -> Json {
     let Json::Object(mut pairs) = message else { return message };
     for (_, content) in pairs.iter_mut().filter(|(key, _)| key == "content") {
         let whole = match content {

@@ -1,6 +1,6 @@
 //! What sampler chains know of a model's tokens.
 
-use pumex_step::sample::infill::Words;
+use pumex_step::sample::infill::TokenWords;
 use pumex_step::sample::Breakers;
 use pumex_text::Tokenizer;
 
@@ -24,8 +24,8 @@ fn n_vocab(tokenizer: &Tokenizer) -> u32 {
 }
 
 /// What ids write, for the sampler infill.
-pub fn words(tokenizer: &Tokenizer) -> Words {
-    let mut words = Words::default();
+pub fn words(tokenizer: &Tokenizer) -> TokenWords {
+    let mut words = TokenWords::default();
     (0..n_vocab(tokenizer)).for_each(|id| words.push(tokenizer.piece(id), tokenizer.is_end(id)));
     words.end = tokenizer.eot().or_else(|| tokenizer.eos());
     words

@@ -21,16 +21,16 @@ const TURN_BYTES: u64 = 64 * 256;
 /// Measured bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// Of a kernel that only reads.
+    /// Bytes per second of a kernel that only reads.
     pub read: f64,
-    /// Of a kernel that copies, bytes read and bytes written together.
+    /// Bytes per second of a kernel that copies, bytes read and bytes written together.
     pub copy: f64,
 }
 
 /// What is kept.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    /// As the driver calls itself: another version may be faster.
+struct SavedBandwidth {
+    /// The driver's name of itself: another version may be faster.
     driver: String,
     bandwidth: Bandwidth,
 }
@@ -39,22 +39,23 @@ struct Kept {
 ///
 /// # Errors
 /// As [`measure`].
-pub fn known(device: &Device) -> Result<Bandwidth> {
+pub fn load_or_measure(device: &Device) -> Result<Bandwidth> {
     let caps = device.caps();
     let file = cache_file(caps, "bandwidth", "json").and_then(|path| std::fs::read(path).ok());
-    let kept = file.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-    let valid = |k: &Kept| k.driver == caps.driver && [k.bandwidth.read, k.bandwidth.copy].iter().all(|b| *b > 0.0);
+    let kept = file.and_then(|bytes| serde_json::from_slice::<SavedBandwidth>(&bytes).ok());
+    let valid =
+        |k: &SavedBandwidth| k.driver == caps.driver && [k.bandwidth.read, k.bandwidth.copy].iter().all(|b| *b > 0.0);
     match kept.filter(valid) {
         Some(kept) => Ok(kept.bandwidth),
         None => measure(device),
     }
 }
 
-/// Writes the file that [`known`] reads; failing to only costs time later.
+/// Writes the file that [`load_or_measure`] reads; failing to only costs time later.
 fn keep(device: &Device, bandwidth: Bandwidth) {
     let caps = device.caps();
     let Some(path) = cache_file(caps, "bandwidth", "json") else { return };
-    let kept = Kept { driver: caps.driver.clone(), bandwidth };
+    let kept = SavedBandwidth { driver: caps.driver.clone(), bandwidth };
     let written = || -> Result<()> {
         let bytes = serde_json::to_vec(&kept).map_err(|e| pumex_gguf::Error::Request(format!("JSON: {e}")))?;
         path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|e| pumex_gguf::Error::io(&path, e))?;
@@ -67,7 +68,7 @@ fn keep(device: &Device, bandwidth: Bandwidth) {
     }
 }
 
-/// Streams through device memory, and keeps what was found for [`known`].
+/// Streams through device memory, and keeps what was found for [`load_or_measure`].
 ///
 /// # Errors
 /// Memory that ran out, a lost device.

@@ -1,6 +1,6 @@
 //! What one session has on the device: caches, scratch, and a slot of parameters and results for each step in flight.
 
-use super::params::{Layout, Params};
+use super::params::{Params, ParamsLayout};
 use super::program::Program;
 use super::CacheType;
 use crate::exec;
@@ -21,7 +21,7 @@ pub(super) const RECORDINGS: usize = 128;
 pub(super) const SLOTS: usize = 2;
 
 /// Parameters and results of a step.
-pub(super) struct Slot {
+pub(super) struct StepBuffers {
     /// What changes per step.
     pub params: Params,
     /// An id per output row.
@@ -30,7 +30,7 @@ pub(super) struct Slot {
     pub logits: Option<Buffer>,
     /// Masks of its output rows, as large as those of any step so far.
     pub masks: Option<Buffer>,
-    /// Likewise, what is listed of them.
+    /// The shortlists of its output rows, as large as those of any step so far.
     pub lists: Option<Buffer>,
     /// Vectors of its rows, as large as the largest step with such so far.
     pub vectors: Option<Buffer>,
@@ -63,12 +63,12 @@ pub(super) struct DeviceState {
     pub caches: Vec<(Buffer, Buffer)>,
     /// Values of the plan.
     pub arena: Buffer,
-    /// Id per sequence, see [`Layout::sampled_words`].
+    /// Id per sequence, see [`ParamsLayout::sampled_word_count`].
     pub sampled: Buffer,
-    /// Of the parameters.
-    pub layout: Layout,
+    /// The layout of the parameters.
+    pub layout: ParamsLayout,
     /// By slot.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<StepBuffers>,
     /// Split reductions.
     pub split_reduction: SplitReductionMemory,
     /// ActivationQuant for cooperative matrices.
@@ -96,13 +96,13 @@ pub(super) struct SessionSize {
 
 impl SessionSize {
     /// Rule and blocks of each store.
-    pub fn sized(&self, stores: &Stores) -> Vec<(Rule, usize)> {
-        stores.sized(self.blocks, self.n_seqs, self.n_ctx, self.max_rows)
+    pub fn store_blocks(&self, stores: &Stores) -> Vec<(Rule, usize)> {
+        stores.store_blocks(self.blocks, self.n_seqs, self.n_ctx, self.max_rows)
     }
 
     /// Where parameters lie.
-    pub fn layout(&self) -> Layout {
-        Layout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK), self.stores)
+    pub fn layout(&self) -> ParamsLayout {
+        ParamsLayout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK), self.stores)
     }
 }
 
@@ -136,7 +136,7 @@ impl DeviceState {
     pub fn new(program: &Program, size: SessionSize) -> Result<DeviceState> {
         let Program { device, kernels, plan, debug, .. } = program;
         let (k, v) = program.cache_types;
-        let sized = size.sized(&program.stores);
+        let sized = size.store_blocks(&program.stores);
         let mut caches = Vec::with_capacity(plan.layers.len());
         for (i, layer) in plan.layers.iter().enumerate() {
             let [k_bytes, v_bytes] = state_bytes((i, layer), program.cache_types, &program.stores, &sized);
@@ -171,8 +171,9 @@ impl DeviceState {
         let epochs = u32::MAX - 40 * EPOCHS;
         let arena = device.buffer("scratch", program.arena_bytes, Class::Scratch)?;
         let layout = size.layout();
-        let sampled = device.buffer("sampled", 4 * layout.sampled_words() as u64, Class::Scratch)?;
-        let slots = (0..SLOTS).map(|i| Slot::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
+        let sampled = device.buffer("sampled", 4 * layout.sampled_word_count() as u64, Class::Scratch)?;
+        let slots =
+            (0..SLOTS).map(|i| StepBuffers::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
         let megakernel = Megakernel { kernel, on: true, epochs, fault };
         Ok(DeviceState { caches, arena, sampled, layout, slots, split_reduction, packed, megakernel, importance: None })
     }
@@ -196,11 +197,18 @@ impl DeviceState {
     }
 }
 
-impl Slot {
-    fn new(device: &Device, i: usize, layout: Layout, max_rows: usize) -> Result<Slot> {
+impl StepBuffers {
+    fn new(device: &Device, i: usize, layout: ParamsLayout, max_rows: usize) -> Result<StepBuffers> {
         let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
         let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
-        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None, masks: None, lists: None, vectors: None })
+        Ok(StepBuffers {
+            params: Params::new(buffer, layout),
+            ids,
+            logits: None,
+            masks: None,
+            lists: None,
+            vectors: None,
+        })
     }
 
     /// Writes the vectors that rows are, one behind the other, where there is room for them.

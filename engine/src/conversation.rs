@@ -26,7 +26,7 @@ pub use divergence::{Base, BaseWriter, Divergence, Summary};
 pub use feed::{feed_rows, Feed, MARK};
 pub use importance::importance;
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
-pub use shift::{generate_on, shifted};
+pub use shift::{generate_on, shift_ids};
 
 /// What a text may be, id by id.
 pub trait Constraint {
@@ -34,7 +34,7 @@ pub trait Constraint {
     ///
     /// # Errors
     /// None may.
-    fn allowed(&mut self) -> Result<Arc<[u32]>>;
+    fn allowed_ids(&mut self) -> Result<Arc<[u32]>>;
     /// Takes the next id.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ pub fn generate(
     generate_within(runner, request, sampler, None, on_token)
 }
 
-/// Likewise, a text of a constraint, which has seen nothing of it yet. Where the constraint is over, the text is.
+/// Generates like [`generate`] a text of a constraint, which has seen nothing of it yet. Where the constraint is over, the text is.
 ///
 /// # Errors
 /// As [`generate`]; a constraint that allows nothing: no id is handed out that it does not allow.
@@ -140,7 +140,7 @@ pub fn generate_within(
     }
     let room = n_ctx - held;
     let limit = usize::try_from(request.n_predict).map_or(room, |n| n.min(room));
-    let mut run = Run {
+    let mut run = GenerationState {
         runner,
         request,
         first_id: first,
@@ -273,12 +273,12 @@ enum Ahead {
     Largest,
     /// By the sampler's chain.
     Sampled,
-    /// Likewise, of what a constraint allows.
+    /// By the sampler's chain, from what a constraint allows.
     Constrained,
 }
 
 /// State of one generation.
-struct Run<'a, 'b, 'c> {
+struct GenerationState<'a, 'b, 'c> {
     runner: &'a mut dyn Runner,
     request: &'a Request<'b>,
     /// What an answer begins with, if the prompt is a source.
@@ -299,7 +299,7 @@ struct Run<'a, 'b, 'c> {
     per_token: Vec<Counters>,
 }
 
-impl Run<'_, '_, '_> {
+impl GenerationState<'_, '_, '_> {
     fn all(&mut self) -> Result<StopReason> {
         let (mut prompt, mut start) = (self.request.prompt, self.request.start);
         if let Some(first) = &self.first_id {
@@ -397,7 +397,7 @@ impl Run<'_, '_, '_> {
     fn allow(&mut self, ticket: Ticket, way: Ahead) -> Result<()> {
         match &mut self.constraint {
             Some(constraint) if way == Ahead::Constrained => {
-                let allowed = Allowed::These(constraint.allowed()?);
+                let allowed = Allowed::These(constraint.allowed_ids()?);
                 self.runner.allow(ticket, &[allowed])
             }
             _ => Ok(()),
@@ -407,7 +407,7 @@ impl Run<'_, '_, '_> {
     /// One step at a time, whose ids are sampled here: from a shortlist where that suffices, else from all logits.
     fn here(&mut self, mut rows: Vec<Row>) -> Result<StopReason> {
         loop {
-            let id = self.sampled(&mut rows)?;
+            let id = self.step_and_sample(&mut rows)?;
             if let Some(stop) = self.take(id)? {
                 return Ok(stop);
             }
@@ -424,12 +424,12 @@ impl Run<'_, '_, '_> {
     }
 
     /// Runs a step and samples the last row's id.
-    fn sampled(&mut self, rows: &mut [Row]) -> Result<u32> {
+    fn step_and_sample(&mut self, rows: &mut [Row]) -> Result<u32> {
         let Some(row) = rows.last_mut() else { return Err(Error::Request("a step without rows".into())) };
         // The constraint's turn is while the step runs, if the runner can be told later.
         let later = self.constraint.is_some() && self.runner.allows_later();
         let mut allowed = match &mut self.constraint {
-            Some(constraint) if !later => Allowed::These(constraint.allowed()?),
+            Some(constraint) if !later => Allowed::These(constraint.allowed_ids()?),
             Some(_) => Allowed::Later,
             None => Allowed::All,
         };
@@ -438,7 +438,7 @@ impl Run<'_, '_, '_> {
         row.output = shortlist.map_or(RowOutput::Logits, RowOutput::Shortlist);
         let ticket = self.runner.start(rows)?;
         if let Some(constraint) = self.constraint.as_mut().filter(|_| later) {
-            match constraint.allowed() {
+            match constraint.allowed_ids() {
                 Ok(bits) => allowed = Allowed::These(bits),
                 Err(error) => {
                     self.runner.finish(ticket)?;

@@ -1,26 +1,26 @@
 //! The plan on the CPU, twice. [`Reference`] is plain f32, one loop per op: the truth that all else is compared with, and what
 //! `--device reference` runs. [`Fast`] runs the same plan with the kernels of `cpu/`: what `--device cpu` runs.
 
-mod books;
+mod bookkeeping;
 mod conv2d;
 mod fast;
 mod general;
 mod interpret;
-mod kept;
 mod ops;
 mod products;
+mod state_io;
 
 pub use conv2d::conv2d;
-pub use fast::{Clock, Fast, Settings, Sizes, Threads};
+pub use fast::{Clock, Fast, FastSettings, RunnerSizes, Threads};
 pub use ops::route;
 pub use products::EncoderProducts;
 pub use pumex_cpu::threads::{usual as usual_threads, Numa};
 pub use pumex_cpu::Rates;
 
-use books::Books;
+use bookkeeping::Books;
 use general::States;
 
-use crate::session::{Kept, Session, Stores, KV_BLOCK};
+use crate::session::{Session, StateHeader, Stores, KV_BLOCK};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
 use pumex_gguf::{Gguf, Result};
@@ -62,7 +62,7 @@ impl<'a> Reference<'a> {
             elements: [Elements::Floats(Float::F32); 2],
             states: States::new(&plan, n_seqs),
             spare: general::Spare::default(),
-            session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows))
+            session: Session::new(limits, &Stores::of(&plan.layers).store_blocks(blocks, n_seqs, n_ctx, max_rows))
                 .encoding(plan.encoder.is_some()),
             values: vec![Vec::new(); plan.values.len()],
             from_host: Vec::new(),
@@ -72,7 +72,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// The same, whose keys and values are rounded to such elements when they are kept; they are f32 unless told.
+    /// This runner, whose keys and values are rounded to such elements when they are kept; they are f32 unless told.
     pub fn keeping(mut self, k: Elements, v: Elements) -> Self {
         self.elements = [k, v];
         self
@@ -96,10 +96,10 @@ impl<'a> Reference<'a> {
         &self.values[v.0]
     }
 
-    fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
+    fn matrix(&self, w: Weight) -> ops::StoredMatrix<'_> {
         let info = &self.plan.weights[w.0];
         let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
-        ops::Matrix { data, rows: info.rows, cols: info.cols, format: info.format }
+        ops::StoredMatrix { data, rows: info.rows, cols: info.cols, format: info.format }
     }
 
     fn vector(&self, w: Weight) -> Vec<f32> {
@@ -142,7 +142,7 @@ impl Runner for Reference<'_> {
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         check_told(rows)?;
         self.session.admit(rows)?;
-        self.session.started(rows);
+        self.session.note_step(rows);
         self.books.start(self.session.blocks(), rows);
         self.run_ops(rows, self.plan.ops_of(rows.iter().any(|row| row.token.is_source())));
         self.gguf.check()?;
@@ -185,36 +185,36 @@ impl Runner for Reference<'_> {
         Ok(())
     }
 
-    fn held(&self, seq: u32) -> usize {
-        self.session.blocks().held(seq)
+    fn sequence_len(&self, seq: u32) -> usize {
+        self.session.blocks().sequence_len(seq)
     }
 
     fn state_layout(&self) -> String {
-        kept::reference_layout(&self.plan, self.elements)
+        state_io::reference_layout(&self.plan, self.elements)
     }
 
     fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
-        kept::written(self.session.blocks().kept(seq).write(to))?;
+        state_io::write_error(self.session.blocks().state_header(seq).write(to))?;
         for (k, v) in self.caches.get(seq as usize).into_iter().flatten() {
-            kept::save_floats(k, to)?;
-            kept::save_floats(v, to)?;
+            state_io::save_floats(k, to)?;
+            state_io::save_floats(v, to)?;
         }
-        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+        state_io::save_states(&mut self.states, self.plan.layers.len(), seq, to)
     }
 
     fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.forget(seq, 0);
-        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        let known = state_io::read(StateHeader::read(self.session.blocks().stores(), from))?;
         self.session.adopt(seq, &known)?;
         let widths = |layer: &LayerState| layer.kv().map_or((0, 0), |kv| (kv.k_width(), kv.v_width()));
         let mut layers = self.plan.layers.iter().zip(&mut self.caches[seq as usize]);
         let read = layers.try_for_each(|(layer, (k, v))| {
             let (k_width, v_width) = widths(layer);
-            kept::restore_floats(k, known.held * k_width, from)?;
-            kept::restore_floats(v, known.held * v_width, from)
+            state_io::restore_floats(k, known.held * k_width, from)?;
+            state_io::restore_floats(v, known.held * v_width, from)
         });
         let layers = self.plan.layers.len();
-        let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        let read = read.and_then(|()| state_io::restore_states(&mut self.states, layers, seq, from));
         if read.is_err() {
             self.forget(seq, 0);
         }
@@ -222,16 +222,16 @@ impl Runner for Reference<'_> {
     }
 
     fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
-        kept::written(self.session.blocks().kept(seq).write(to))?;
-        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+        state_io::write_error(self.session.blocks().state_header(seq).write(to))?;
+        state_io::save_states(&mut self.states, self.plan.layers.len(), seq, to)
     }
 
     fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.forget(seq, 0);
-        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        let known = state_io::read(StateHeader::read(self.session.blocks().stores(), from))?;
         self.session.adopt_beside(beside, seq, &known)?;
         self.copy_caches(beside, seq, known.held);
-        let read = kept::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
+        let read = state_io::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
         if read.is_err() {
             self.forget(seq, 0);
         }
@@ -243,7 +243,7 @@ impl Runner for Reference<'_> {
     }
 
     fn blocks_needed(&self, rows: &[Row]) -> usize {
-        self.session.blocks().needed(0, rows)
+        self.session.blocks().blocks_needed(0, rows)
     }
 
     fn collect_importance(&mut self) -> Result<()> {

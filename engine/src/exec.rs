@@ -8,7 +8,7 @@ mod fragment;
 mod megakernel;
 mod workspace;
 
-use crate::kernel::{Kernels, Key};
+use crate::kernel::{KernelKey, Kernels};
 pub use conv2d::{conv2d, Conv2dBuffers};
 pub use fragment::{fragment_layout, FragmentLayout};
 pub use megakernel::{run_at_once, trial, MegakernelMemory};
@@ -32,22 +32,22 @@ pub fn bucket(n: usize, max_rows: usize) -> usize {
 }
 
 /// A recorded step.
-pub struct Step {
+pub struct RecordedStep {
     /// The commands.
     pub recording: Recording,
-    /// Those that choose ids, where they are apart ([`Shape::later`]).
+    /// The recording of the ops that choose ids, where they are apart ([`Shape::later`]).
     pub choice: Option<Recording>,
     /// Where in the arena logits lie.
     pub logits_at: u64,
     /// The plan that it runs: with ops merged.
     pub plan: Arc<Plan>,
     /// What its stamps stand behind, in order; empty if it has none.
-    pub stamped: Vec<Stamped>,
+    pub stamped: Vec<StampedOp>,
 }
 
 /// An op of a recording's plan that it has a stamp behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamped {
+pub struct StampedOp {
     /// Index into the ops of the recording's plan; those that no row wants have no stamp.
     pub op: usize,
     /// Dispatches it takes.
@@ -74,13 +74,13 @@ pub fn record(
     target: &Target<'_>,
     buffers: &Buffers<'_>,
     shape: Shape,
-) -> Result<Step> {
+) -> Result<RecordedStep> {
     let (lowered, words) = with_words(device, target, shape)?;
     let stamps = if shape.stamps { lowered.dispatches.len() as u32 } else { 0 };
     let timed = shape.timed || shape.stamps;
     let recorder = || if timed { device.recorder_with_stamps(stamps) } else { device.recorder_untimed() };
     let (mut rec, mut forward) = (recorder()?, None);
-    let mut stamped: Vec<Stamped> = Vec::new();
+    let mut stamped: Vec<StampedOp> = Vec::new();
     let mut queue = lowered.dispatches.iter().zip(&lowered.barriers).peekable();
     while let Some((dispatch, barrier)) = queue.next() {
         let chooses = matches!(lowered.plan.ops[dispatch.op], Op::Sample { .. });
@@ -94,7 +94,7 @@ pub fn record(
         let op = dispatch.op;
         match stamped.last_mut() {
             Some(last) if last.op == op => last.dispatches += 1,
-            _ => stamped.push(Stamped { op, dispatches: 1 }),
+            _ => stamped.push(StampedOp { op, dispatches: 1 }),
         }
         if shape.stamps && queue.peek().is_none_or(|(next, _)| next.op != op) {
             rec.stamp();
@@ -118,7 +118,7 @@ pub fn record(
         None => (rec.finish()?, None),
     };
     let stamped = if shape.stamps { stamped } else { Vec::new() };
-    Ok(Step { recording, choice, logits_at, plan: Arc::new(lowered.plan), stamped })
+    Ok(RecordedStep { recording, choice, logits_at, plan: Arc::new(lowered.plan), stamped })
 }
 
 /// Lowers with the words that only this recording needs in a buffer of their own.
@@ -138,7 +138,7 @@ fn with_words(device: &Device, target: &Target<'_>, shape: Shape) -> Result<(Low
 ///
 /// # Errors
 /// A kernel that needs more than the device has.
-pub fn pipelines(kernels: &Kernels, target: &Target<'_>, shape: Shape) -> Result<HashSet<Key>> {
+pub fn pipelines(kernels: &Kernels, target: &Target<'_>, shape: Shape) -> Result<HashSet<KernelKey>> {
     let lowered = lower::lower(target, shape)?;
     lowered.dispatches.iter().map(|d| kernels.key(d.kernel, d.format, &d.constants)).collect()
 }

@@ -1,6 +1,6 @@
 //! What loading a model would take of a device's memory, and where: told before anything is loaded, and without the device.
 
-use super::memory::{planned, MemoryPlan};
+use super::memory::{plan_with_context, MemoryPlan};
 use super::{weights, Options};
 use pumex_gguf::{Gguf, Result};
 use pumex_lower::policy;
@@ -43,7 +43,7 @@ pub fn fit(gguf: &Gguf, caps: &Caps, options: &Options) -> Result<Fit> {
     let plan = model::plan(gguf)?;
     let plan = if options.embeds { plan.embedding() } else { plan };
     let stages = !caps.unified || options.debug.force_staging;
-    let memory = planned(plan, caps, stages, options)?.memory;
+    let memory = plan_with_context(plan, caps, stages, options)?.memory;
     let MemoryPlan { weights, cache, recurrent, buffers, params, results, recordings, .. } = memory;
     let tables = weights::codebooks_bytes();
     let (way, _) = policy::upload_way(caps, rayon::current_num_threads());

@@ -13,7 +13,7 @@ pub struct ModelInfo {
     pub n_params: u64,
     /// Bytes of all tensors.
     pub size_bytes: u64,
-    /// As llama-bench prints it, for instance `llama 8B Q4_K - Medium`.
+    /// The model in llama-bench's words, for instance `llama 8B Q4_K - Medium`.
     pub description: String,
     /// Context the model was trained for; 0 if the file does not say.
     pub n_ctx_train: u32,

@@ -33,7 +33,7 @@ const LAYOUT: &str = "SOA";
 
 /// What a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct KernelKey {
     module: String,
     constants: Vec<(u32, u32)>,
     push_bytes: u32,
@@ -42,7 +42,7 @@ pub struct Key {
 /// Pipelines by module and constants. Several threads may ask for some at a time.
 pub struct Kernels {
     device: Device,
-    built: Mutex<HashMap<Key, Pipeline>>,
+    built: Mutex<HashMap<KernelKey, Pipeline>>,
     unsaved: AtomicBool,
     /// What [`Kernels::get`] took for those that were not built yet.
     waited_ns: AtomicU64,
@@ -62,7 +62,7 @@ impl Kernels {
         }
     }
 
-    /// The same, of which one kernel, or, by [`SUBGROUPS`], each that uses subgroups, takes weights for what they are not: a compiler's
+    /// This set, of which one kernel, or, by [`SUBGROUPS`], each that uses subgroups, takes weights for what they are not: a compiler's
     /// fault, for tests.
     pub fn spoiling(self, spoilt: Option<&'static str>) -> Self {
         Kernels { spoilt, ..self }
@@ -79,7 +79,7 @@ impl Kernels {
     /// A kernel that needs more than the device has, a module the driver refuses.
     pub fn get(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
         let key = self.key(kernel, stem, spec)?;
-        if let Some(pipeline) = self.locked().get(&key) {
+        if let Some(pipeline) = self.lock_pipelines().get(&key) {
             return Ok(pipeline.clone());
         }
         let begun = Instant::now();
@@ -89,7 +89,7 @@ impl Kernels {
     }
 
     /// Time that who asked for single pipelines waited for those that were not built yet, microseconds.
-    pub fn waited_us(&self) -> f64 {
+    pub fn wait_us(&self) -> f64 {
         self.waited_ns.load(Ordering::Relaxed) as f64 / 1e3
     }
 
@@ -97,7 +97,7 @@ impl Kernels {
     ///
     /// # Errors
     /// A kernel that needs more than the device has.
-    pub fn key(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Key> {
+    pub fn key(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<KernelKey> {
         let missing =
             |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
         let row = pumex_shaders::kernels::find(kernel).ok_or_else(|| missing("a row"))?;
@@ -117,25 +117,25 @@ impl Kernels {
         if let Some(id) = row.spec_id(SIGNED_DOTS).filter(|_| !told && caps.lacks_mixed_dots()) {
             ids.push((id, 1));
         }
-        Ok(Key { module: name, constants: ids, push_bytes: row.push_bytes() })
+        Ok(KernelKey { module: name, constants: ids, push_bytes: row.push_bytes() })
     }
 
     /// How many there are.
-    pub fn built(&self) -> usize {
-        self.locked().len()
+    pub fn pipeline_count(&self) -> usize {
+        self.lock_pipelines().len()
     }
 
     /// Their modules: kernels, with a weight format where they have one for each.
     pub fn modules(&self) -> BTreeSet<String> {
-        self.locked().keys().map(|key| key.module.clone()).collect()
+        self.lock_pipelines().keys().map(|key| key.module.clone()).collect()
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<Key, Pipeline>> {
+    fn lock_pipelines(&self) -> MutexGuard<'_, HashMap<KernelKey, Pipeline>> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn build(&self, key: Key) -> Result<Pipeline> {
-        if let Some(pipeline) = self.locked().get(&key) {
+    fn build(&self, key: KernelKey) -> Result<Pipeline> {
+        if let Some(pipeline) = self.lock_pipelines().get(&key) {
             return Ok(pipeline.clone());
         }
         let missing = || Error::Device(format!("kernel {}: expected a compiled module, found none", key.module));
@@ -143,7 +143,7 @@ impl Kernels {
         // Not under the lock: whoever builds the same one meanwhile wastes no more than its own time.
         let pipeline = self.device.pipeline(&key.module, spirv, &key.constants, key.push_bytes)?;
         self.unsaved.store(true, Ordering::Relaxed);
-        self.locked().insert(key, pipeline.clone());
+        self.lock_pipelines().insert(key, pipeline.clone());
         Ok(pipeline)
     }
 
@@ -151,7 +151,7 @@ impl Kernels {
     ///
     /// # Errors
     /// A module the driver refuses.
-    pub fn build_all(&self, keys: HashSet<Key>, threads: usize) -> Result<()> {
+    pub fn build_all(&self, keys: HashSet<KernelKey>, threads: usize) -> Result<()> {
         let (keys, next) = (Vec::from_iter(keys), AtomicUsize::new(0));
         let take = || -> Result<()> {
             while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -13,23 +13,23 @@ pub mod state;
 pub mod bandwidth;
 mod bind;
 mod buffers;
-mod choice;
+pub mod device_recovery;
+mod device_sampling;
 pub mod fit;
 mod info;
-mod kept;
-mod loaded;
+mod loaded_model;
 mod memory;
 pub mod occupancy;
 mod offload;
+mod op_placement;
 mod params;
-mod placing;
 mod program;
 mod replay;
 pub mod request;
 mod results;
-pub mod revive;
 pub mod selftest;
 mod shapes;
+mod state_io;
 pub mod subnormal;
 mod tower;
 pub mod tune;
@@ -39,14 +39,14 @@ mod weights;
 pub use info::{model_info, ModelInfo};
 pub use memory::MemoryPlan;
 pub use offload::Offload;
-pub use placing::Override;
+pub use op_placement::Override;
 pub use pumex_lower::CacheType;
 pub use pumex_plan::KV_BLOCK;
 pub use tower::{KernelTime, Tower};
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
-use crate::cpu::{Fast, Rates, Reference, Settings, Sizes, Threads};
+use crate::cpu::{Fast, FastSettings, Rates, Reference, RunnerSizes, Threads};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
 use pumex_gguf::{Error, Gguf, Result};
@@ -89,7 +89,7 @@ pub struct Options {
     pub checkpoints: u32,
     /// Most rows of a step.
     pub max_rows: u32,
-    /// As many instead, if that is more, on a device for which long steps are fast and that has room for them.
+    /// Rows of a step instead of `max_rows`, if that is more, on a device for which long steps are fast and that has room for them.
     pub rows_with_room: u32,
     /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
     pub cache_positions: Option<u32>,
@@ -110,7 +110,7 @@ pub struct Options {
     /// Codes of activations in products by integers; the device's best where it is not told.
     pub activations: Option<ActivationQuant>,
     /// How the CPU runs.
-    pub cpu: Settings,
+    pub cpu: FastSettings,
     /// On the CPU the plain interpreter runs, in f32 throughout, as it does with activations of 16 bits.
     pub exact_on_cpu: bool,
     /// Gives what the last norm gives instead of logits.
@@ -196,7 +196,7 @@ impl Default for Options {
             embeds: false,
             revives: false,
             without: Vec::new(),
-            cpu: Settings::default(),
+            cpu: FastSettings::default(),
             debug: Debug::default(),
         }
     }
@@ -235,7 +235,7 @@ pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Re
     load_on(gguf, device(options)?, options, progress)
 }
 
-/// As [`load`], on what [`device`] gave for the same options.
+/// Loads a model as [`load`] does, on what [`device`] gave for the same options.
 ///
 /// # Errors
 /// As [`load`].
@@ -262,7 +262,7 @@ pub fn load_on<'a>(
     }
     let debug = Debug { lost_at: None, ..options.debug };
     let anew = Options { n_ctx: Some(runner.n_ctx() as u32), revives: false, debug, ..options.clone() };
-    Ok(Box::new(revive::Reviving::new(runner, Box::new(move || load(gguf, &anew, &mut |_, _| ())))))
+    Ok(Box::new(device_recovery::Reviving::new(runner, Box::new(move || load(gguf, &anew, &mut |_, _| ())))))
 }
 
 fn run_plan<'a>(
@@ -273,14 +273,14 @@ fn run_plan<'a>(
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
     let plan = if options.embeds { plan.embedding() } else { plan };
-    placing::check(&plan, &options.overrides)?;
+    op_placement::check(&plan, &options.overrides)?;
     let mut options = options.clone();
-    options.overrides.extend(device.iter().flat_map(|device| placing::of_limits(&plan, device)));
+    options.overrides.extend(device.iter().flat_map(|device| op_placement::of_limits(&plan, device)));
     let options = &options;
     match (device, options.gpu_layers) {
         (None, _) | (_, Some(0)) => cpu_part(gguf, plan, options, &mut None),
         (Some(device), None) => offload::fitting(gguf, &plan, device, options, progress),
-        (Some(device), Some(n)) => offload::placed(gguf, &plan, device, n, options, progress),
+        (Some(device), Some(n)) => offload::place_layers(gguf, &plan, device, n, options, progress),
     }
 }
 
@@ -316,7 +316,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let select = match &options.device {
         DeviceChoice::Cpu | DeviceChoice::Reference => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
-            Ok(found) if vk::preferred(&found).is_some() => Select::Auto,
+            Ok(found) if vk::choose_device(&found).is_some() => Select::Auto,
             _ => return Ok(None),
         },
         DeviceChoice::Vulkan => Select::Any,
@@ -328,15 +328,16 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
-    let whole = options.left_of(opened.caps().clone()) == *opened.caps();
-    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options)?)?, whole)?);
+    let whole = options.mask_capabilities(opened.caps().clone()) == *opened.caps();
+    let opened =
+        tune::applied(selftest::passed(occupancy::measure_cores(apply_workarounds(&opened, options)?)?, whole)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
 
 impl Options {
     /// A device without what is not to be used.
-    pub fn left_of(&self, mut caps: vk::Caps) -> vk::Caps {
+    pub fn mask_capabilities(&self, mut caps: vk::Caps) -> vk::Caps {
         if !self.debug.subgroups {
             caps = policy::without_subgroups(caps);
         }
@@ -350,8 +351,8 @@ impl Options {
 }
 
 /// The device as kernels use it: see [`policy::as_used`].
-fn as_used(opened: &Device, options: &Options) -> Result<Device> {
-    let caps = options.left_of(policy::as_used(opened.caps().clone()));
+fn apply_workarounds(opened: &Device, options: &Options) -> Result<Device> {
+    let caps = options.mask_capabilities(policy::as_used(opened.caps().clone()));
     for workaround in policy::workarounds::of(&caps) {
         tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
     }
@@ -362,7 +363,7 @@ fn as_used(opened: &Device, options: &Options) -> Result<Device> {
     }
     match caps.missing() {
         Some(feature) => Err(Error::MissingFeature { device: caps.name, feature: feature.into() }),
-        None => Ok(opened.chosen_by(caps)),
+        None => Ok(opened.with_caps(caps)),
     }
 }
 
@@ -373,7 +374,7 @@ pub fn cpu_name() -> String {
 
 /// What the CPU's memory and instructions give to its usual threads, measured now.
 pub fn cpu_rates() -> Rates {
-    Threads::new(&Settings::default()).rates()
+    Threads::new(&FastSettings::default()).rates()
 }
 
 /// A runner on the CPU, with the threads of those made before.
@@ -396,7 +397,7 @@ fn cpu_part<'a>(
 }
 
 /// Warns of settings of the CPU that the reference has no use for.
-fn tell_idle(settings: &Settings) {
+fn tell_idle(settings: &FastSettings) {
     let given = [
         ("--threads-batch", settings.batch_threads.is_some()),
         ("--cpu-mask", !settings.processors.is_empty()),
@@ -429,7 +430,7 @@ fn fast_part<'a>(gguf: &'a Gguf, plan: Plan, options: &Options, threads: &mut Op
     let cache_positions = options.cache_positions.map(|n| n as usize).or(room);
     let begun = Instant::now();
     let threads = threads.get_or_insert_with(|| Threads::new(&options.cpu));
-    let runner = Fast::with(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;
+    let runner = Fast::with(gguf, plan, RunnerSizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;
     tracing::info!("load: weights, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(runner)
 }

@@ -29,19 +29,19 @@ const DRIVER_BYTES: u64 = 1 << 20;
 pub struct MemoryPlan {
     /// Positions of a sequence.
     pub n_ctx: usize,
-    /// Of the cache.
+    /// Blocks of the KV cache.
     pub blocks: usize,
     /// Bytes of the weights; those of a file whose own pages are used are no buffers.
     pub weights: u64,
     /// Bytes of the cache: keys and values, and recurrent states.
     pub cache: u64,
-    /// Those of recurrent states.
+    /// Bytes of recurrent states.
     pub recurrent: u64,
     /// Bytes of all other buffers taken at the start: tables of formats, scratch, parameters and results.
     pub buffers: u64,
-    /// Those of parameters, which the host writes.
+    /// Bytes of parameters, which the host writes.
     pub params: u64,
-    /// Those of results, which the host reads.
+    /// Bytes of results, which the host reads.
     pub results: u64,
     /// Bytes that recordings may take later, at most.
     pub recordings: u64,
@@ -96,11 +96,16 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let least = |bytes: u64| bytes.max(LEAST_BYTES);
     let params = least(program::ropes_bytes(plan)) + SLOTS as u64 * least(layout.len_bytes());
     let results = least(fault) + SLOTS as u64 * least(4 * size.max_rows as u64);
-    let scratch =
-        [weights::codebooks_bytes(), arena, 4 * layout.sampled_words() as u64, reduction.partials, reduction.arrivals]
-            .into_iter()
-            .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
-            .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
+    let scratch = [
+        weights::codebooks_bytes(),
+        arena,
+        4 * layout.sampled_word_count() as u64,
+        reduction.partials,
+        reduction.arrivals,
+    ]
+    .into_iter()
+    .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
+    .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
     let words = if megakernel.is_some() || packed.is_some() { sizes::most_words(plan) } else { 0 };
     let all = scratch.map(least).sum::<u64>() + params + results;
     SessionBytes { all, params, results, recordings: RECORDINGS as u64 * 4 * words }
@@ -115,7 +120,7 @@ pub(super) struct StepSize {
     pub max_rows: usize,
 }
 
-/// Of a device that copies weights, if it `stages` them.
+/// The memory of a plan on a device that copies weights, if it `stages` them.
 fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<MemoryPlan> {
     let StepSize { arena, max_rows } = step;
     let (k, v) = options.cache_types();
@@ -143,14 +148,14 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
         );
         return Err(Error::OutOfMemory(format!("device {}: {what}", caps.name)));
     }
-    let weights = weights::planned_bytes(plan, caps, stages);
+    let weights = weights::weight_memory(plan, caps, stages);
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
     let n_seqs = options.sequences();
     let sized = |n_ctx, blocks| SessionSize { max_rows, n_seqs, n_ctx, blocks, stores: stores.count() };
     // What windows and recurrent states take does not grow with the blocks.
     let states = |size: SessionSize, of: fn(&LayerState) -> bool| {
-        let sized = size.sized(&stores);
+        let sized = size.store_blocks(&stores);
         let layers = plan.layers.iter().enumerate().filter(|(_, layer)| of(layer));
         layers.flat_map(|layer| state_bytes(layer, (k, v), &stores, &sized)).sum::<u64>()
     };
@@ -203,7 +208,7 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     }
     let (SessionBytes { all: buffers, params, results, recordings }, _) = bytes_for(n_ctx);
     let size = sized(n_ctx, blocks);
-    let stored = size.sized(&stores);
+    let stored = size.store_blocks(&stores);
     for (i, layer) in plan.layers.iter().enumerate() {
         if let Some(found) =
             state_bytes((i, layer), (k, v), &stores, &stored).into_iter().find(|bytes| *bytes > largest)
@@ -233,7 +238,7 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
 }
 
 /// What a runner is to take, before it takes any.
-pub(super) struct Fitted {
+pub(super) struct FittedPlan {
     /// The plan as it is to run.
     pub plan: Plan,
     /// Its memory.
@@ -246,7 +251,7 @@ pub(super) struct Fitted {
 ///
 /// # Errors
 /// Memory that does not suffice, with the numbers.
-pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) -> Result<Fitted> {
+pub(super) fn plan_with_context(plan: Plan, caps: &Caps, stages: bool, options: &Options) -> Result<FittedPlan> {
     let plan = match options.n_ctx.filter(|n| *n > 0) {
         Some(n_ctx) => plan.with_room(n_ctx as usize),
         None => plan,
@@ -284,8 +289,8 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
         tracing::info!("load: steps of {max_rows} rows instead of {asked}: no buffer has more than {largest} bytes");
     }
     let step = StepSize { arena, max_rows };
-    let (plan, memory) = fitted(plan, caps, stages, options, step)?;
-    Ok(Fitted { plan, memory, step })
+    let (plan, memory) = fit_plan(plan, caps, stages, options, step)?;
+    Ok(FittedPlan { plan, memory, step })
 }
 
 /// Whether states are written by the delta rule: qwen3next-80b-a3b took prompts faster in steps of 512 rows than of 2,048 (2026-11-28 in
@@ -299,7 +304,7 @@ fn scans_by_delta_rule(plan: &Plan) -> bool {
 ///
 /// # Errors
 /// Memory that does not suffice, with the numbers.
-fn fitted(plan: Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<(Plan, MemoryPlan)> {
+fn fit_plan(plan: Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<(Plan, MemoryPlan)> {
     let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, step);
     let expanded = weights::with_expanded_codebooks(&plan).filter(|_| stages);
     match (options.debug.expand_codebooks, expanded) {
@@ -319,48 +324,50 @@ mod tests {
     use crate::Debug;
 
     /// A device with so much memory runs a model of codebooks; whether it holds them written out, and how long its context is.
-    fn held(budget: u64, expanded: Option<bool>, n_ctx: Option<u32>) -> Result<(bool, usize)> {
+    fn choose_codebook_form(budget: u64, expanded: Option<bool>, n_ctx: Option<u32>) -> Result<(bool, usize)> {
         let recipe = pumex_model::quantize::recipe::find("IQ3_S").ok_or_else(|| Error::Request("none".into()))?;
         let shape = pumex_model::synthetic::find("llama-8b").ok_or_else(|| Error::Request("none".into()))?;
         let plan = pumex_model::plan(&shape.model(recipe)?)?;
         let debug = Debug { expand_codebooks: expanded, ..Debug::default() };
         let options = Options { n_ctx, debug, ..Options::default() };
         let (plan, memory) =
-            fitted(plan, &Caps::with_memory(budget), true, &options, StepSize { arena: 64 << 10, max_rows: 64 })?;
+            fit_plan(plan, &Caps::with_memory(budget), true, &options, StepSize { arena: 64 << 10, max_rows: 64 })?;
         Ok((plan.weights.iter().any(|w| w.format.is_expanded()), memory.n_ctx))
     }
 
     #[test]
     fn weights_lie_wider_where_the_context_is_as_long() -> Result<()> {
         let (room, tight, full) = (64 << 30, 6 << 30, 4 << 30);
-        assert!(held(room, None, None)?.0 && !held(room, Some(false), None)?.0);
+        assert!(choose_codebook_form(room, None, None)?.0 && !choose_codebook_form(room, Some(false), None)?.0);
         // What is left for the context would be less.
-        let (expanded, n_ctx) = held(tight, None, None)?;
-        assert_eq!((expanded, n_ctx), (false, held(tight, Some(false), None)?.1));
-        assert!(held(tight, Some(true), None)?.1 < n_ctx);
+        let (expanded, n_ctx) = choose_codebook_form(tight, None, None)?;
+        assert_eq!((expanded, n_ctx), (false, choose_codebook_form(tight, Some(false), None)?.1));
+        assert!(choose_codebook_form(tight, Some(true), None)?.1 < n_ctx);
         // A short context fits either way.
-        assert!(held(tight, None, Some(1024))?.0);
+        assert!(choose_codebook_form(tight, None, Some(1024))?.0);
         // Narrow weights fit, expanded ones do not.
-        assert!(!held(full, None, Some(1024))?.0);
-        assert!(held(full, Some(true), Some(1024)).is_err());
+        assert!(!choose_codebook_form(full, None, Some(1024))?.0);
+        assert!(choose_codebook_form(full, Some(true), Some(1024)).is_err());
         Ok(())
     }
 
     /// A device with memory for anything, but none of whose buffers is larger than this, is asked for so much.
-    fn limited(shape: &str, largest: u64, options: &Options) -> Result<Fitted> {
+    fn fit_largest_buffer(shape: &str, largest: u64, options: &Options) -> Result<FittedPlan> {
         let recipe = pumex_model::quantize::recipe::find("Q4_K_M").ok_or_else(|| Error::Request("none".into()))?;
         let shape = pumex_model::synthetic::find(shape).ok_or_else(|| Error::Request("none".into()))?;
         let plan = pumex_model::plan(&shape.model(recipe)?)?;
-        planned(plan, &Caps { max_buffer_bytes: Some(largest), ..Caps::with_memory(1 << 40) }, true, options)
+        plan_with_context(plan, &Caps { max_buffer_bytes: Some(largest), ..Caps::with_memory(1 << 40) }, true, options)
     }
 
     #[test]
     fn what_no_buffer_holds_is_refused_by_its_name_and_size_with_what_would_fit() -> Result<()> {
         let most = 1u64 << 30;
         let with = |n_ctx| Options { n_ctx: Some(n_ctx), ..Options::default() };
-        let told = |shape, largest, options: &Options| limited(shape, largest, options).err().map(|e| e.to_string());
+        let told = |shape, largest, options: &Options| {
+            fit_largest_buffer(shape, largest, options).err().map(|e| e.to_string())
+        };
         // Keys of a position take 2 KiB.
-        assert_eq!(limited("llama-8b", most, &with(1 << 19))?.memory.n_ctx, 1 << 19);
+        assert_eq!(fit_largest_buffer("llama-8b", most, &with(1 << 19))?.memory.n_ctx, 1 << 19);
         let long = told("llama-8b", most, &with(1 << 20)).unwrap_or_default();
         for part in
             ["keys or values of 1048576 positions", &format!("at most {most} bytes"), "a context of 524288 would fit"]
@@ -368,9 +375,9 @@ mod tests {
             assert!(long.contains(part), "{part}: {long}");
         }
         // Nobody asked for so many: as many as fit. The output matrix lies in slabs, each in a buffer.
-        assert_eq!(limited("llama-8b", most >> 3, &Options::default())?.memory.n_ctx, 1 << 16);
+        assert_eq!(fit_largest_buffer("llama-8b", most >> 3, &Options::default())?.memory.n_ctx, 1 << 16);
         // Not even the rows that kernels take at once fit a buffer.
-        let plan = limited("llama-8b", most, &with(64))?.plan;
+        let plan = fit_largest_buffer("llama-8b", most, &with(64))?.plan;
         let caps = Caps { max_buffer_bytes: Some(1 << 12), ..Caps::with_memory(1 << 40) };
         let step = StepSize { arena: 1 << 12, max_rows: 1 };
         let first = plan_memory(&plan, &caps, true, &with(64), step).err().map(|e| e.to_string()).unwrap_or_default();
@@ -378,7 +385,7 @@ mod tests {
         // A step's values lie in one buffer: it has fewer rows.
         let rows = |largest, max_rows| {
             let options = Options { max_rows, ..with(4096) };
-            limited("llama-8b", largest, &options).map(|fitted| (fitted.step.max_rows, fitted.step.arena))
+            fit_largest_buffer("llama-8b", largest, &options).map(|fitted| (fitted.step.max_rows, fitted.step.arena))
         };
         let (all, arena) = rows(1 << 40, 512)?;
         assert_eq!(all, 512);

@@ -22,16 +22,16 @@ const COUNTS: usize = 3;
 ///
 /// # Errors
 /// As [`measure`].
-pub(super) fn told(device: Device) -> Result<Device> {
+pub(super) fn measure_cores(device: Device) -> Result<Device> {
     if !policy::asks_for_cores(device.caps()) {
         return Ok(device);
     }
-    let measured_cores = Some(known(&device)?);
-    Ok(device.chosen_by(Caps { measured_cores, ..device.caps().clone() }))
+    let measured_cores = Some(load_or_measure_cores(&device)?);
+    Ok(device.with_caps(Caps { measured_cores, ..device.caps().clone() }))
 }
 
 /// What was found before with this driver, if it was asked.
-pub fn recalled(caps: &Caps) -> Option<u32> {
+pub fn read_saved_cores(caps: &Caps) -> Option<u32> {
     let kept = vk::recall(caps, pumex_shaders::fingerprint(), FILE)?;
     serde_json::from_slice(&kept).ok().filter(|cores| *cores > 0)
 }
@@ -40,9 +40,9 @@ pub fn recalled(caps: &Caps) -> Option<u32> {
 ///
 /// # Errors
 /// As [`measure`].
-pub fn known(device: &Device) -> Result<u32> {
+pub fn load_or_measure_cores(device: &Device) -> Result<u32> {
     let caps = device.caps();
-    if let Some(cores) = recalled(caps) {
+    if let Some(cores) = read_saved_cores(caps) {
         return Ok(cores);
     }
     let cores = measure(device, OFFERED)?;

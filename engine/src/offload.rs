@@ -4,7 +4,7 @@
 //! from one to the next. A step goes through all of them; the rows in between are copied once.
 
 use super::vulkan::DeviceParts;
-use super::{cpu_part, placing, Options, Progress, VulkanRunner};
+use super::{cpu_part, op_placement, Options, Progress, VulkanRunner};
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::Plan;
 use pumex_step::sample::SamplerOptions;
@@ -19,7 +19,7 @@ const USUAL_CONTEXT: usize = 4096;
 /// Runs a part of the ops on the CPU and the others on a GPU.
 pub struct Offload<'a> {
     /// In order.
-    parts: Vec<Part<'a>>,
+    parts: Vec<OpRange<'a>>,
     /// By sequence, the id that its last output row gave.
     latest: Vec<Option<u32>>,
     finished: VecDeque<(Ticket, Result<Output>)>,
@@ -29,7 +29,7 @@ pub struct Offload<'a> {
 }
 
 /// A run of ops.
-struct Part<'a> {
+struct OpRange<'a> {
     runner: Box<dyn Runner + 'a>,
     on_cpu: bool,
 }
@@ -48,7 +48,7 @@ impl<'a> Offload<'a> {
         progress: Progress<'_>,
     ) -> Result<Offload<'a>> {
         let max_rows = options.max_rows.max(1) as usize;
-        let segments = placing::segments(plan, on_gpu, &options.overrides, max_rows);
+        let segments = op_placement::segments(plan, on_gpu, &options.overrides, max_rows);
         if segments.len() < 2 {
             return Err(Error::Request(format!("--gpu-layers {on_gpu}: expected a model that can be parted there")));
         }
@@ -62,7 +62,7 @@ impl<'a> Offload<'a> {
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Offload<'a>> {
-        let (layers, last) = (placing::count(plan.layers.len(), &segments), segments.len() - 1);
+        let (layers, last) = (op_placement::count(plan.layers.len(), &segments), segments.len() - 1);
         let mut options = options.clone();
         if segments.iter().filter(|(on_cpu, _)| !on_cpu).count() > 1 {
             // None of several parts can know what room is left to it.
@@ -76,7 +76,7 @@ impl<'a> Offload<'a> {
             if i < last {
                 way.debug.megakernel = Some(false); // it takes logits for those of a vocabulary
             }
-            let runner = VulkanRunner::beside(gguf, segment.clone(), &mut on_device, &way, progress)?;
+            let runner = VulkanRunner::load_with_other_parts(gguf, segment.clone(), &mut on_device, &way, progress)?;
             options.n_ctx = Some(runner.n_ctx() as u32);
             options.max_rows = options.max_rows.min(runner.max_rows() as u32);
             gpu.push(runner);
@@ -89,14 +89,14 @@ impl<'a> Offload<'a> {
                 Some(runner) => Box::new(runner),
                 None => cpu_part(gguf, segment, &options, &mut threads)?,
             };
-            parts.push(Part { runner, on_cpu });
+            parts.push(OpRange { runner, on_cpu });
         }
         let latest = vec![None; options.sequences()];
         Ok(Offload { parts, latest, finished: VecDeque::new(), started: 0, layers })
     }
 
     /// Rows of a step as the first part takes them: with the ids that were sampled, and all of them for the next.
-    fn known(&self, rows: &[Row]) -> Result<Vec<Row>> {
+    fn resolve_rows(&self, rows: &[Row]) -> Result<Vec<Row>> {
         let id = |row: &Row| match row.token {
             Token::Id(id) | Token::Source(id) => Ok(id),
             Token::Sampled => self.latest.get(row.seq as usize).copied().flatten().ok_or_else(|| {
@@ -110,8 +110,8 @@ impl<'a> Offload<'a> {
 
     /// A step through all parts. Where one refuses it, those before forget it again.
     fn step(&mut self, rows: &[Row]) -> Result<Output> {
-        let known = self.known(rows)?;
-        let through = self.through(rows, &known);
+        let known = self.resolve_rows(rows)?;
+        let through = self.run_parts(rows, &known);
         if through.is_err() {
             for row in rows.iter().rev() {
                 self.parts.iter_mut().for_each(|part| _ = part.runner.forget(row.seq, row.pos));
@@ -120,16 +120,16 @@ impl<'a> Offload<'a> {
         through
     }
 
-    fn through(&mut self, rows: &[Row], known: &[Row]) -> Result<Output> {
+    fn run_parts(&mut self, rows: &[Row], known: &[Row]) -> Result<Output> {
         let between = (0..).zip(known).map(|(i, row)| Row { token: Token::Id(i), ..row.clone() });
         let (last, between) = (self.parts.len() - 1, between.collect::<Vec<_>>());
         let mut output = Output::default();
-        for (i, Part { runner, .. }) in self.parts.iter_mut().enumerate() {
+        for (i, OpRange { runner, .. }) in self.parts.iter_mut().enumerate() {
             runner.fill_rows(&output.logits);
             let ticket = match i {
                 0 => runner.start(known)?,
                 i if i < last => runner.start(&between)?,
-                _ => runner.start(&over(rows, known))?,
+                _ => runner.start(&continuation_rows(rows, known))?,
             };
             // Rows between parts have no ids; what is NaN in them is NaN in the end.
             output = runner.finish_each(ticket)?;
@@ -147,8 +147,8 @@ impl<'a> Offload<'a> {
     }
 
     /// That all parts hold as much of a sequence, or none anything.
-    fn restored(&mut self, seq: u32, restored: Result<()>) -> Result<()> {
-        let held: Vec<usize> = self.runners().map(|runner| runner.held(seq)).collect();
+    fn check_restored(&mut self, seq: u32, restored: Result<()>) -> Result<()> {
+        let held: Vec<usize> = self.runners().map(|runner| runner.sequence_len(seq)).collect();
         let restored = restored.and_then(|()| match held.iter().all(|n| *n == held[0]) {
             true => Ok(()),
             false => {
@@ -163,7 +163,7 @@ impl<'a> Offload<'a> {
 }
 
 /// Rows as the last part takes them: row i starts from what the table's row i holds. Penalties see the id that the row has.
-fn over(rows: &[Row], known: &[Row]) -> Vec<Row> {
+fn continuation_rows(rows: &[Row], known: &[Row]) -> Vec<Row> {
     let moved = |(i, (row, known)): (u32, (&Row, &Row))| {
         let mut row = Row { token: Token::Id(i), ..row.clone() };
         if let (RowOutput::Sample(request), Token::Id(id)) = (&mut row.output, known.token) {
@@ -236,7 +236,7 @@ impl Runner for Offload<'_> {
     }
 
     fn forget(&mut self, seq: u32, from: u32) -> usize {
-        let held = |part: &mut Part<'_>| part.runner.forget(seq, from);
+        let held = |part: &mut OpRange<'_>| part.runner.forget(seq, from);
         let least = self.parts.iter_mut().map(held).min().unwrap_or(0);
         if least < from as usize {
             // Parts keep layers of different kinds: what one of them lost, all forget.
@@ -256,8 +256,8 @@ impl Runner for Offload<'_> {
         Ok(())
     }
 
-    fn held(&self, seq: u32) -> usize {
-        self.runners().map(|runner| runner.held(seq)).min().unwrap_or(0)
+    fn sequence_len(&self, seq: u32) -> usize {
+        self.runners().map(|runner| runner.sequence_len(seq)).min().unwrap_or(0)
     }
 
     fn state_layout(&self) -> String {
@@ -271,7 +271,7 @@ impl Runner for Offload<'_> {
     fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.forget(seq, 0);
         let restored = self.parts.iter_mut().try_for_each(|part| part.runner.restore(seq, from));
-        self.restored(seq, restored)
+        self.check_restored(seq, restored)
     }
 
     fn may_change(&self) -> Option<String> {
@@ -285,7 +285,7 @@ impl Runner for Offload<'_> {
     fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.forget(seq, 0);
         let restored = self.parts.iter_mut().try_for_each(|part| part.runner.restore_beside(beside, seq, from));
-        self.restored(seq, restored)
+        self.check_restored(seq, restored)
     }
 
     fn free_blocks(&self) -> usize {
@@ -335,7 +335,7 @@ fn usual_context(plan: &Plan, options: &Options) -> Option<u32> {
 ///
 /// # Errors
 /// As [`Offload::new`].
-pub fn placed<'a>(
+pub fn place_layers<'a>(
     gguf: &'a Gguf,
     plan: &Plan,
     device: Device,
@@ -343,12 +343,12 @@ pub fn placed<'a>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    let segments = placing::segments(plan, on_gpu, &options.overrides, options.max_rows.max(1) as usize);
+    let segments = op_placement::segments(plan, on_gpu, &options.overrides, options.max_rows.max(1) as usize);
     match &segments[..] {
         [(true, _)] => {
             let all = plan.layers.len();
             if (1..all).contains(&on_gpu) {
-                let why = placing::why_whole(plan);
+                let why = op_placement::why_whole(plan);
                 tracing::warn!(
                     "-ngl {on_gpu}: {why}, so that all {all} layers run on the CPU; -ngl {all} has a GPU run them"
                 );
@@ -360,7 +360,7 @@ pub fn placed<'a>(
     }
 }
 
-/// As many of the last layers on the device as there is room for; a runner of the device alone where that is all of them.
+/// A runner with as many of the last layers on the device as there is room for; a runner of the device alone where that is all of them.
 ///
 /// # Errors
 /// What is no lack of memory; a device without room for a single layer.
@@ -372,18 +372,18 @@ pub fn fitting<'a>(
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
     let all = plan.layers.len();
-    let full = match placed(gguf, plan, device.clone(), all, options, progress) {
+    let full = match place_layers(gguf, plan, device.clone(), all, options, progress) {
         Err(Error::OutOfMemory(full)) => full,
         other => return other,
     };
     let options = &Options { n_ctx: usual_context(plan, options), ..options.clone() };
-    if placing::is_whole(plan, options.max_rows.max(1) as usize) {
-        tracing::warn!("{full}; {}, so that all {all} layers run on the CPU", placing::why_whole(plan));
+    if op_placement::is_whole(plan, options.max_rows.max(1) as usize) {
+        tracing::warn!("{full}; {}, so that all {all} layers run on the CPU", op_placement::why_whole(plan));
         return cpu_part(gguf, plan.clone(), options, &mut None);
     }
     // A plan that does not fit is refused before anything is loaded.
     for on_gpu in (1..all).rev() {
-        match placed(gguf, plan, device.clone(), on_gpu, options, progress) {
+        match place_layers(gguf, plan, device.clone(), on_gpu, options, progress) {
             Err(Error::OutOfMemory(_)) => {}
             Ok(runner) => {
                 tracing::warn!("{full}; {on_gpu} of {all} layers run there, the others on the CPU (-ngl)");

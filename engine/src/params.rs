@@ -1,7 +1,7 @@
 //! StepParams: all that changes per step, as words that [`pumex_shaders::step`] names.
 
 use super::request::{ID_WORDS, MAX_IDS, REQUEST_WORDS};
-use crate::session::Blocks;
+use crate::session::BlockAllocator;
 use pumex_gguf::{Error, Result};
 use pumex_shaders::block::Block;
 pub use pumex_shaders::step::ID_NAN;
@@ -17,17 +17,17 @@ const MEDIUM_WORDS: usize = StepMedium::LAYOUT.len_bytes() / 4;
 
 /// Where things lie in the buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct ParamsLayout {
     max_rows: usize,
     table_stride: usize,
     n_seqs: usize,
     stores: usize,
 }
 
-impl Layout {
+impl ParamsLayout {
     /// For steps of up to `max_rows` rows of `n_seqs` sequences, each with a block table of `table_stride` words in each of `stores`.
     pub fn new(max_rows: usize, n_seqs: usize, table_stride: usize, stores: usize) -> Self {
-        Layout { max_rows, table_stride, n_seqs, stores }
+        ParamsLayout { max_rows, table_stride, n_seqs, stores }
     }
 
     /// Most rows of a step.
@@ -80,7 +80,7 @@ impl Layout {
     }
 
     /// Words of the sampled ids: one for each sequence, and one for rows that are not the last of theirs.
-    pub fn sampled_words(&self) -> usize {
+    pub fn sampled_word_count(&self) -> usize {
         self.n_seqs + 1
     }
 }
@@ -127,7 +127,7 @@ pub fn token_word(token: Token) -> u32 {
 pub struct Params {
     /// The buffer shaders read.
     pub buffer: Buffer,
-    layout: Layout,
+    layout: ParamsLayout,
     /// By store and sequence, the blocks from the first of the sequence on; what lies before a table's first is not read.
     tables: Vec<Vec<u32>>,
     /// By sequence, the positions of its source.
@@ -136,7 +136,7 @@ pub struct Params {
 
 impl Params {
     /// Wraps a mapped buffer of `layout`'s size.
-    pub fn new(buffer: Buffer, layout: Layout) -> Self {
+    pub fn new(buffer: Buffer, layout: ParamsLayout) -> Self {
         Params {
             buffer,
             layout,
@@ -147,7 +147,13 @@ impl Params {
 
     /// Writes a step, of which the first `singles` rows attend each by itself and whose messages' epochs start at `epochs`; only the
     /// entries of the block tables and the lengths of sources that changed since this slot's last step.
-    pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, (singles, epochs): (usize, u32)) {
+    pub fn write(
+        &mut self,
+        rows: &[Row],
+        outputs: &[OutputRow],
+        blocks: &BlockAllocator,
+        (singles, epochs): (usize, u32),
+    ) {
         let l = self.layout;
         let header = StepHeader {
             rows: rows.len() as u32,
@@ -190,7 +196,7 @@ impl Params {
     }
 
     /// Writes the rows alone, each token as `word` makes it.
-    pub fn write_rows(&mut self, rows: &[Row], blocks: &Blocks, word: impl Fn(Token) -> u32) {
+    pub fn write_rows(&mut self, rows: &[Row], blocks: &BlockAllocator, word: impl Fn(Token) -> u32) {
         let l = self.layout;
         let mut words: Vec<u32> = Vec::with_capacity(rows.len() * ROW_WORDS);
         for row in rows {
@@ -204,7 +210,7 @@ impl Params {
     }
 
     /// Writes what rows are of media, if some are.
-    fn write_media(&mut self, rows: &[Row], blocks: &Blocks) {
+    fn write_media(&mut self, rows: &[Row], blocks: &BlockAllocator) {
         if rows.iter().all(|row| row.medium.is_none()) {
             return;
         }
@@ -219,7 +225,7 @@ impl Params {
         self.buffer.write(4 * self.layout.media_at() as u64, bytemuck::cast_slice(&words));
     }
 
-    /// Writes the words of a step's sample requests, made for [`Layout::requests_at`].
+    /// Writes the words of a step's sample requests, made for [`ParamsLayout::requests_at`].
     ///
     /// # Errors
     /// More ids than there is room for.

@@ -8,12 +8,12 @@
 mod clock;
 pub mod work;
 
-pub use clock::{Clocked, OnCpu, Timed, Way};
+pub use clock::{OnCpu, StepTimes, StepTiming, TimedRunner};
 
 use crate::bandwidth::Bandwidth;
 use crate::conversation::{rows, run_chunks};
 use crate::cpu::Rates;
-use crate::exec::Stamped;
+use crate::exec::StampedOp;
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::rng::Rng;
 use pumex_step::sample::{Allowed, SampleRequest};
@@ -21,7 +21,7 @@ use pumex_step::RowOutput;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use work::{works, Bytes, Step, Work};
+use work::{works, OpBytes, OpWork, ProfiledStep};
 
 /// What starting a dispatch and waiting for it costs, microseconds: no op can be faster, however few its bytes. It is what
 /// a token of hundreds of small dispatches took beyond its bytes on an H200 (`benches/archive/decode.md`).
@@ -33,7 +33,7 @@ const WARM_UP: usize = 3;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ProfileOptions {
     /// Rows of the step; 1 is a decode step.
     pub rows: usize,
     /// Positions in the cache before it.
@@ -49,9 +49,9 @@ pub struct Options {
 /// What a device does at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Roof {
-    /// Of its memory.
+    /// Bytes per second of its memory.
     pub bandwidth: Bandwidth,
-    /// Of its instructions; none where only memory was measured.
+    /// Operations per second of its instructions; none where only memory was measured.
     pub compute: Option<Compute>,
     /// What starting a dispatch, or a loop of all threads, takes, microseconds.
     pub start_us: f64,
@@ -60,19 +60,19 @@ pub struct Roof {
 /// Measured operations per second, two for a product that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compute {
-    /// Of floats.
+    /// Operations per second with floats.
     pub floats: f64,
-    /// Of bytes, with which quantized weights multiply.
+    /// Operations per second with bytes, with which quantized weights multiply.
     pub bytes: f64,
 }
 
 impl Roof {
-    /// Of a GPU.
+    /// The roof of a GPU.
     pub fn gpu(bandwidth: Bandwidth) -> Roof {
         Roof { bandwidth, compute: None, start_us: DISPATCH_US }
     }
 
-    /// Of the CPU.
+    /// The roof of the CPU.
     pub fn cpu(rates: Rates) -> Roof {
         Roof {
             bandwidth: Bandwidth { read: rates.read, copy: rates.copy },
@@ -82,7 +82,7 @@ impl Roof {
     }
 
     /// The least time of an op, microseconds: of its bytes or, where that is known and longer, of its operations.
-    fn floor_us(&self, work: &Work, dispatches: u64) -> f64 {
+    fn floor_us(&self, work: &OpWork, dispatches: u64) -> f64 {
         let rate = self.compute.map(|c| if work.quantized { c.bytes } else { c.floats });
         let moved = work.parts.all() as f64 / self.bandwidth.read;
         moved.max(rate.map_or(0.0, |rate| work.flops as f64 / rate)) * 1e6 + dispatches as f64 * self.start_us
@@ -104,7 +104,7 @@ pub struct Cost {
     pub gb_per_s: f64,
     /// Operations by time, in 10^9 per second: of floats, and on the CPU with quantized weights of bytes.
     pub gflop_per_s: f64,
-    /// Of the bytes per second, how much of what memory reads.
+    /// Bytes per second, as a share of what memory reads.
     pub share: f64,
     /// Least time of the bytes or, if it is longer, of the operations, as far as they were measured, and of the dispatches.
     pub floor_us: f64,
@@ -153,7 +153,7 @@ impl Cost {
 pub struct OpCost {
     /// What it is and what its bytes are.
     #[serde(flatten)]
-    pub work: Work,
+    pub work: OpWork,
     /// Bytes and time.
     #[serde(flatten)]
     pub cost: Cost,
@@ -161,8 +161,8 @@ pub struct OpCost {
 
 /// All ops of a kind.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kind {
-    /// See [`Work::op`].
+pub struct OpTotals {
+    /// The op and those merged into it: see [`OpWork::op`].
     pub op: String,
     /// Types of the matrices.
     pub types: String,
@@ -175,7 +175,7 @@ pub struct Kind {
 
 /// All ops of a layer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Layer {
+pub struct LayerTotals {
     /// Which: a number, `embedding` or `head`.
     pub layer: String,
     /// Together.
@@ -197,25 +197,26 @@ pub struct Profile {
     pub roof: Roof,
     /// Time of the step without stamps; of a GPU, its own.
     pub token_us: f64,
-    /// Likewise, with products that follow each other in one dispatch, as decoding does it; none where it does not.
+    /// Time of the step without stamps, microseconds, with products that follow each other in one dispatch, as decoding does it; none
+    /// where it does not.
     pub megakernel_us: Option<f64>,
-    /// Likewise, with a stamp behind every op.
+    /// Time of the step with a stamp behind every op, microseconds.
     pub stamped_us: f64,
     /// What a stamp was found to cost, which is taken off every op (at most half of it).
     pub stamp_us: f64,
     /// Time of the ops together.
     pub ops_us: f64,
     /// The step's bytes, and what they are.
-    pub parts: Bytes,
+    pub parts: OpBytes,
     /// The step, by its time without stamps.
     #[serde(flatten)]
     pub cost: Cost,
     /// In order.
     pub ops: Vec<OpCost>,
     /// In order of first appearance.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<OpTotals>,
     /// In order.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<LayerTotals>,
 }
 
 /// Fills the cache and measures. `progress` gets what is done and what there is to do; none when `stop` was set.
@@ -223,23 +224,23 @@ pub struct Profile {
 /// # Errors
 /// More rows or positions than the runner holds, a device without time stamps, a lost device.
 pub fn measure(
-    of: &mut dyn Clocked,
-    options: Options,
+    of: &mut dyn TimedRunner,
+    options: ProfileOptions,
     roof: Roof,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Option<Profile>> {
-    let Options { rows: n, depth, repetitions, parallel, .. } = options;
+    let ProfileOptions { rows: n, depth, repetitions, parallel, .. } = options;
     let sequences = if parallel { n } else { 1 };
     let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5, allowed: Allowed::All };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
-    let ways = [Way::Plain, Way::Stamped, Way::Merged];
+    let ways = [StepTiming::Plain, StepTiming::Stamped, StepTiming::Merged];
     let ways = &ways[..if of.merges() && n == 1 { 3 } else { 2 }];
     let steps = ways.len() * (WARM_UP + repetitions);
     let chunks = sequences * depth.div_ceil(of.runner().max_rows().max(1));
     let mut rng = Rng::new(1);
     let vocab = of.runner().n_vocab() as u32;
-    let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.below(vocab)).collect() };
+    let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.next_below(vocab)).collect() };
     let mut done = 0;
     for seq in 0..sequences as u32 {
         let mut fill = rows(&text(depth), 0, |_| RowOutput::None);
@@ -253,7 +254,7 @@ pub fn measure(
             return Ok(None);
         }
     }
-    let (mut plain, mut stamped, mut merged): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
+    let (mut plain, mut stamped, mut merged): (Vec<f64>, Vec<StepSample>, Vec<f64>) = Default::default();
     let mut stamped_plan = None;
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
@@ -272,12 +273,12 @@ pub fn measure(
         let time = of.last();
         match way {
             _ if i < ways.len() * WARM_UP => {}
-            Way::Plain => plain.push(time.us),
-            Way::Stamped => {
+            StepTiming::Plain => plain.push(time.us),
+            StepTiming::Stamped => {
                 stamped.push((time.us, time.ends));
                 stamped_plan = time.plan;
             }
-            Way::Merged => merged.push(time.us),
+            StepTiming::Merged => merged.push(time.us),
         }
         progress(chunks + i + 1, chunks + steps);
     }
@@ -285,7 +286,7 @@ pub fn measure(
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
         return Err(Error::Device(format!("{}: expected time stamps, found none", of.runner().device())));
     }
-    let step = Step { rows: n, depth, cache: of.cache_types(), parallel };
+    let step = ProfiledStep { rows: n, depth, cache: of.cache_types(), parallel };
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
     let works = works(stamped_plan.as_deref().unwrap_or(of.plan()), &ran, step, &|w| of.weight_bytes(w));
     let mut found = summary(options, roof, plain, stamped, works);
@@ -296,7 +297,7 @@ pub fn measure(
 }
 
 /// A step's time, and when each of its ops had ended.
-type Sample = (f64, Vec<(Stamped, f64)>);
+type StepSample = (f64, Vec<(StampedOp, f64)>);
 
 /// The middle half of what is sorted.
 fn middle<T>(sorted: &[T]) -> &[T] {
@@ -304,7 +305,13 @@ fn middle<T>(sorted: &[T]) -> &[T] {
     &sorted[cut..sorted.len() - cut]
 }
 
-fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<Sample>, works: Vec<Work>) -> Profile {
+fn summary(
+    options: ProfileOptions,
+    roof: Roof,
+    mut plain: Vec<f64>,
+    mut stamped: Vec<StepSample>,
+    works: Vec<OpWork>,
+) -> Profile {
     plain.sort_by(f64::total_cmp);
     stamped.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (plain, stamped) = (middle(&plain), middle(&stamped));
@@ -325,7 +332,7 @@ fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<S
         before = end;
     }
     let all = Cost::sums(ops.iter().map(|op| &op.cost));
-    let add = |get: fn(&Bytes) -> u64| ops.iter().map(|op| get(&op.work.parts)).sum();
+    let add = |get: fn(&OpBytes) -> u64| ops.iter().map(|op| get(&op.work.parts)).sum();
     Profile {
         rows: options.rows,
         parallel: options.parallel,
@@ -336,7 +343,7 @@ fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<S
         stamped_us,
         stamp_us,
         ops_us: all.us,
-        parts: Bytes { weights: add(|b| b.weights), cache: add(|b| b.cache), activations: add(|b| b.activations) },
+        parts: OpBytes { weights: add(|b| b.weights), cache: add(|b| b.cache), activations: add(|b| b.activations) },
         cost: Cost::new(Sums { us: token_us, ..all }, read),
         kinds: kinds(&ops, read),
         layers: layers(&ops, read),
@@ -344,8 +351,8 @@ fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<S
     }
 }
 
-fn kinds(ops: &[OpCost], read: f64) -> Vec<Kind> {
-    let mut out: Vec<Kind> = Vec::new();
+fn kinds(ops: &[OpCost], read: f64) -> Vec<OpTotals> {
+    let mut out: Vec<OpTotals> = Vec::new();
     for op in ops {
         let (name, types) = (&op.work.op, &op.work.types);
         match out.iter_mut().find(|k| k.op == *name && k.types == *types) {
@@ -353,14 +360,14 @@ fn kinds(ops: &[OpCost], read: f64) -> Vec<Kind> {
                 kind.count += 1;
                 kind.cost = Cost::sum([&kind.cost, &op.cost].into_iter(), read);
             }
-            None => out.push(Kind { op: name.clone(), types: types.clone(), count: 1, cost: op.cost }),
+            None => out.push(OpTotals { op: name.clone(), types: types.clone(), count: 1, cost: op.cost }),
         }
     }
     out
 }
 
-fn layers(ops: &[OpCost], read: f64) -> Vec<Layer> {
-    let mut out: Vec<Layer> = Vec::new();
+fn layers(ops: &[OpCost], read: f64) -> Vec<LayerTotals> {
+    let mut out: Vec<LayerTotals> = Vec::new();
     for op in ops {
         let name = match op.work.layer {
             Some(layer) => layer.to_string(),
@@ -369,7 +376,7 @@ fn layers(ops: &[OpCost], read: f64) -> Vec<Layer> {
         };
         match out.last_mut().filter(|l| l.layer == name) {
             Some(layer) => layer.cost = Cost::sum([&layer.cost, &op.cost].into_iter(), read),
-            None => out.push(Layer { layer: name, cost: op.cost }),
+            None => out.push(LayerTotals { layer: name, cost: op.cost }),
         }
     }
     out

@@ -32,13 +32,13 @@ impl VulkanRunner {
         mega.fault.write(0, &[0; 4]);
         self.recordings.retain(|shape| !shape.megakernel);
         let mut sampled = self.latest.clone();
-        sampled.resize(self.state.layout.sampled_words(), 0);
+        sampled.resize(self.state.layout.sampled_word_count(), 0);
         vk::send(self.vk(), &self.state.sampled, bytemuck::cast_slice(&sampled))?;
         let arrivals = &self.state.split_reduction.arrivals;
         vk::send(self.vk(), arrivals, &vec![0; arrivals.len_bytes() as usize])?;
         let shapes: Vec<Shape> =
             self.steps.iter().map(|flying| Shape { megakernel: false, parts: 0, ..flying.shape }).collect();
-        let steps = shapes.iter().map(|shape| self.recorded(*shape)).collect::<Result<Vec<_>>>()?;
+        let steps = shapes.iter().map(|shape| self.find_or_record(*shape)).collect::<Result<Vec<_>>>()?;
         let device = self.vk().clone();
         for (flying, (shape, step)) in self.steps.iter_mut().zip(shapes.into_iter().zip(steps)) {
             if let Some(rows) = flying.disguised.take() {

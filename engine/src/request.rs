@@ -61,13 +61,13 @@ pub fn refusal(o: &SamplerOptions, n_vocab: usize) -> Option<String> {
 }
 
 /// A number in `[0, 1)` as a share of 2^32, rounded down.
-fn fixed(x: f64) -> u32 {
+fn to_fixed_point(x: f64) -> u32 {
     (x.max(0.0) * 4_294_967_296.0) as u32
 }
 
 /// What the requests of a step need beside their words, in bytes, or where that lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct SamplingMemory {
     /// A bit for each id, for each output row that may not give any id.
     pub masks: u64,
     /// What is listed.
@@ -86,7 +86,7 @@ fn list_bytes(wanted: usize) -> u64 {
 
 /// What an output row's words name beside them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Beside {
+pub struct RowSampling {
     /// Byte of the masks where its own is.
     pub mask: Option<u64>,
     /// Byte of the lists where its own is, and what is wanted.
@@ -95,25 +95,25 @@ pub struct Beside {
 
 /// What the output rows of a step have beside the words of their requests, as the step lists them.
 #[derive(Debug, Default)]
-pub struct Choice {
+pub struct SamplingInputs {
     /// Masks and lists.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<RowSampling>,
     /// The host has yet to say which ids are allowed.
     pub waits: bool,
 }
 
 /// What each output row has beside its words, and the bytes of all that.
-pub fn beside(outputs: &[&Row], n_vocab: usize) -> (Vec<Beside>, Room) {
-    let mut all = Room::default();
+pub fn sampling_inputs(outputs: &[&Row], n_vocab: usize) -> (Vec<RowSampling>, SamplingMemory) {
+    let mut all = SamplingMemory::default();
     let mut of = |row: &&Row| {
-        let mask = (*row.allowed() != Allowed::All).then_some(all.masks);
+        let mask = (*row.allowed_ids() != Allowed::All).then_some(all.masks);
         all.masks += mask.map_or(0, |_| 4 * mask_words(n_vocab) as u64);
         let list = match &row.output {
             RowOutput::Shortlist(request) => Some((all.lists, request.clone())),
             _ => None,
         };
         all.lists += list.as_ref().map_or(0, |(_, wanted)| list_bytes(wanted.ids.len()));
-        Beside { mask, list }
+        RowSampling { mask, list }
     };
     (outputs.iter().map(&mut of).collect(), all)
 }
@@ -134,7 +134,13 @@ pub fn mask(allowed: &Allowed, n_vocab: usize) -> Vec<u32> {
 ///
 /// # Errors
 /// A request that is refused, with the reason.
-pub fn pack(outputs: &[&Row], beside: &[Beside], beside_at: Room, n_vocab: usize, at: usize) -> Result<Vec<u32>> {
+pub fn pack(
+    outputs: &[&Row],
+    beside: &[RowSampling],
+    beside_at: SamplingMemory,
+    n_vocab: usize,
+    at: usize,
+) -> Result<Vec<u32>> {
     let mut last: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
     outputs.iter().enumerate().for_each(|(i, row)| {
         let known = last.entry(row.seq).or_default();
@@ -155,13 +161,13 @@ pub fn pack(outputs: &[&Row], beside: &[Beside], beside_at: Room, n_vocab: usize
         };
         let words_of = match &row.output {
             RowOutput::Sample(request) => {
-                if let Some(reason) = refused(request, n_vocab) {
+                if let Some(reason) = refusal_reason(request, n_vocab) {
                     return Err(Error::Request(format!("sample request {i} of a step: {reason}")));
                 }
-                let changed = changed(request);
+                let changed = changed_ids(request);
                 words.extend(changed.iter().flat_map(|(id, (times, bias))| [*id, *times, bias.to_bits()]));
                 let joins = request.options.has_penalties() && row.token == Token::Sampled;
-                sampled(usual, request, changed.len() as u32, joins)
+                sampler_words(usual, request, changed.len() as u32, joins)
             }
             RowOutput::Shortlist(request) => {
                 if request.ids.len() > MAX_IDS || request.ids.iter().any(|id| *id as usize >= n_vocab) {
@@ -181,7 +187,7 @@ pub fn pack(outputs: &[&Row], beside: &[Beside], beside_at: Room, n_vocab: usize
 }
 
 /// Ids whose logits a request changes: how often they occurred, or that they are banned, and their bias.
-fn changed(request: &SampleRequest) -> BTreeMap<u32, (u32, f32)> {
+fn changed_ids(request: &SampleRequest) -> BTreeMap<u32, (u32, f32)> {
     let mut changed: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
     request.recent.iter().for_each(|id| changed.entry(*id).or_default().0 += 1);
     request.options.bias.iter().for_each(|(id, by)| changed.entry(*id).or_default().1 += by);
@@ -190,7 +196,7 @@ fn changed(request: &SampleRequest) -> BTreeMap<u32, (u32, f32)> {
 }
 
 /// The words of a request of a chain.
-fn sampled(usual: SampleRequestWords, request: &SampleRequest, ids: u32, joins: bool) -> SampleRequestWords {
+fn sampler_words(usual: SampleRequestWords, request: &SampleRequest, ids: u32, joins: bool) -> SampleRequestWords {
     let o = &*request.options;
     let flag = |bit: u32, set: bool| if set { bit } else { 0 };
     let greedy = o.is_greedy();
@@ -199,8 +205,8 @@ fn sampled(usual: SampleRequestWords, request: &SampleRequest, ids: u32, joins: 
         flags: flags | usual.flags & LAST | flag(GREEDY, greedy),
         k: if greedy { 1 } else { o.top_k as u32 },
         ids,
-        unit: fixed(request.unit),
-        p: fixed(f64::from(o.top_p)),
+        unit: to_fixed_point(request.unit),
+        p: to_fixed_point(f64::from(o.top_p)),
         ln_min_p: o.min_p.max(f32::MIN_POSITIVE).ln(),
         temperature: o.temperature,
         repeat: o.repeat_penalty,
@@ -211,7 +217,7 @@ fn sampled(usual: SampleRequestWords, request: &SampleRequest, ids: u32, joins: 
 }
 
 /// Why the kernel does not take a request; none if it does.
-fn refused(request: &SampleRequest, n_vocab: usize) -> Option<String> {
+fn refusal_reason(request: &SampleRequest, n_vocab: usize) -> Option<String> {
     let o = &*request.options;
     let many = request.recent.len() + o.banned.len() + o.bias.len() > MAX_IDS;
     refusal(o, n_vocab).or_else(|| many.then(|| "too many recent ids".to_string()))

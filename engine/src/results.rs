@@ -17,7 +17,7 @@ impl VulkanRunner {
         let ((ids, nan), shortlists) = (self.ids_of(flying), self.shortlists(flying));
         let mut output = Output { ids, nan, shortlists, ..Output::default() };
         if let (count @ 1.., Some(host)) = (flying.logits, &self.state.slots[flying.shape.slot].logits) {
-            output.logits = pumex_gguf::error::filled(0.0, count * self.plan().n_vocab, "logits of a step")?;
+            output.logits = pumex_gguf::error::try_filled_vec(0.0, count * self.plan().n_vocab, "logits of a step")?;
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
         }
         Ok(output)
@@ -73,7 +73,7 @@ impl VulkanRunner {
     }
 
     /// Reads the sums of squares.
-    pub(super) fn collected(&self) -> Result<Vec<Squares>> {
+    pub(super) fn read_squares(&self) -> Result<Vec<Squares>> {
         let Some(sums) = &self.state.importance else { return Ok(Vec::new()) };
         let device = self.vk();
         let host = device.buffer("importance", sums.len_bytes(), Class::Readback)?;

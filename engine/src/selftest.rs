@@ -173,16 +173,16 @@ pub fn without(device: &Device, kernel: &str) -> Device {
     let mut caps = device.caps().clone();
     if kernel == SUBGROUPS {
         tracing::warn!("device {}: subgroups compute wrongly here and are not used", caps.name);
-        return device.chosen_by(policy::without_subgroups(caps));
+        return device.with_caps(policy::without_subgroups(caps));
     }
-    if caps.disabled(kernel).is_none() {
+    if caps.disabled_reason(kernel).is_none() {
         tracing::warn!(
             "device {}: kernel {kernel} computes wrongly here and is turned off; the next row serves",
             caps.name
         );
         caps.disabled.push(Disabled { kernel: kernel.into(), why: WRONG.into() });
     }
-    device.chosen_by(caps)
+    device.with_caps(caps)
 }
 
 /// Tests a device with models of a recipe of `quantize`, and finds which kernels are wrong, if some are.
@@ -309,7 +309,7 @@ fn kernels_of(runner: &VulkanRunner) -> BTreeSet<String> {
 fn runs(caps: &Caps, debug: Debug, kernel: &str) -> bool {
     let needs = pumex_shaders::kernels::find(kernel).map(|row| row.needs);
     let stages = kernel.starts_with("megakernel");
-    caps.disabled(kernel).is_none()
+    caps.disabled_reason(kernel).is_none()
         && needs.is_some_and(|needs| lacking(needs, caps).is_none())
         && (!stages || policy::megakernel_tile(caps, debug.megakernel).is_some())
 }
@@ -321,7 +321,7 @@ fn without_quietly(device: &Device, kernels: &[&str]) -> Device {
     }
     let others = kernels.iter().filter(|kernel| **kernel != SUBGROUPS);
     caps.disabled.extend(others.map(|kernel| Disabled { kernel: (*kernel).into(), why: WRONG.into() }));
-    device.chosen_by(caps)
+    device.with_caps(caps)
 }
 
 /// The steps: rows of one sequence, all with logits.

@@ -1,29 +1,29 @@
 //! What a session holds of its sequences, as plain data: blocks of the cache, sampled ids, steps in flight.
 //!
 //! Nothing here knows a device. Both interpreters of a plan keep their books with a [`Session`], so that they refuse the
-//! same things: its [`Blocks`] say which block holds which positions of which sequence. [`Steps`] says which steps are in
+//! same things: its [`BlockAllocator`] say which block holds which positions of which sequence. [`Steps`] says which steps are in
 //! flight, and [`Recent`] which recordings are kept.
 
 mod blocks;
-mod kept;
 mod media;
 mod pool;
 mod recent;
+mod state_header;
 mod steps;
 mod stores;
 mod table;
 
-pub use blocks::{BlockCopy, Blocks};
-pub use kept::Kept;
-pub use media::Placed;
-pub use pool::Pool;
+pub use blocks::{BlockAllocator, BlockCopy};
+pub use media::PlacedMedium;
+pub use pool::BlockPool;
 pub use recent::Recent;
+pub use state_header::StateHeader;
 pub use steps::Steps;
 pub use stores::Stores;
-pub use table::{Rule, Span, Table, RING_BACK};
+pub use table::{BlockTable, PositionSpan, Rule, RING_BACK};
 
 use pumex_gguf::{Error, Result};
-use pumex_step::{Checked, Limits, Row, Token};
+use pumex_step::{CheckedStep, Limits, Row, Token};
 
 pub use pumex_plan::KV_BLOCK;
 
@@ -31,7 +31,7 @@ pub use pumex_plan::KV_BLOCK;
 #[derive(Clone, Debug)]
 pub struct Session {
     limits: Limits,
-    blocks: Blocks,
+    blocks: BlockAllocator,
     /// By sequence, whether a step sampled an id for it that may be a row's token.
     sampled: Vec<bool>,
     /// Whether sequences begin with a source.
@@ -42,10 +42,10 @@ impl Session {
     /// A session whose sequences hold nothing. `stores`: rule and blocks of each.
     pub fn new(limits: Limits, stores: &[(Rule, usize)]) -> Session {
         let n_seqs = limits.n_seqs;
-        Session { limits, blocks: Blocks::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
+        Session { limits, blocks: BlockAllocator::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
     }
 
-    /// Likewise, with sequences that begin with a source if `encodes`.
+    /// This session, whose sequences begin with a source if `encodes`.
     #[must_use]
     pub fn encoding(self, encodes: bool) -> Session {
         Session { encodes, ..self }
@@ -57,16 +57,16 @@ impl Session {
     }
 
     /// Blocks and their tables.
-    pub fn blocks(&self) -> &Blocks {
+    pub fn blocks(&self) -> &BlockAllocator {
         &self.blocks
     }
 
     /// Checks the rows of a step and makes room for all of them or, on an error, for none.
     ///
     /// # Errors
-    /// As [`Limits::check`] and [`Blocks::admit`]; a sampled token of a sequence that has none; rows of a source where there is
+    /// As [`Limits::check`] and [`BlockAllocator::admit`]; a sampled token of a sequence that has none; rows of a source where there is
     /// none, others before it.
-    pub fn admit(&mut self, rows: &[Row]) -> Result<Checked> {
+    pub fn admit(&mut self, rows: &[Row]) -> Result<CheckedStep> {
         let checked = self.limits.check(rows)?;
         self.check_source(rows)?;
         self.check_media(rows)?;
@@ -87,7 +87,7 @@ impl Session {
             return Ok(());
         }
         for row in rows {
-            let (held, source) = (self.blocks.held(row.seq), self.blocks.source(row.seq));
+            let (held, source) = (self.blocks.sequence_len(row.seq), self.blocks.source(row.seq));
             match row.token.is_source() {
                 true if !self.encodes => {
                     return bad(row, "expected a model with an encoder for a source, found none".into())
@@ -122,9 +122,10 @@ impl Session {
         for row in rows.iter().filter(|row| !std::mem::replace(&mut seen[row.seq as usize], true)) {
             let pos = row.pos as usize;
             let held = self.blocks.media(row.seq).iter().rfind(|placed| placed.is_cut_at(pos));
-            let own = row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| Placed::of(medium, row.pos));
+            let own =
+                row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| PlacedMedium::of(medium, row.pos));
             if held.copied() != own {
-                let of = |placed: Option<Placed>| match placed {
+                let of = |placed: Option<PlacedMedium>| match placed {
                     Some(placed) => format!("row {} of a medium of {}", pos - placed.at, placed.n),
                     None => "none that goes on with a medium".into(),
                 };
@@ -142,7 +143,7 @@ impl Session {
     }
 
     /// A step of these rows is under way: sequences with output rows have sampled ids.
-    pub fn started(&mut self, rows: &[Row]) {
+    pub fn note_step(&mut self, rows: &[Row]) {
         rows.iter().filter(|row| row.has_output()).for_each(|row| self.sampled[row.seq as usize] = true);
     }
 
@@ -153,20 +154,20 @@ impl Session {
 
     /// Forgets positions from `from` on, and what was sampled after them. Gives how many are still held.
     pub fn forget(&mut self, seq: u32, from: u32) -> usize {
-        let (held, still) = (self.blocks.held(seq), self.blocks.forget(seq, from));
+        let (held, still) = (self.blocks.sequence_len(seq), self.blocks.forget(seq, from));
         if still < held || from == 0 {
             self.sampled.get_mut(seq as usize).into_iter().for_each(|sampled| *sampled = false);
         }
         still
     }
 
-    /// As [`Blocks::adopt`]; the sequence has no sampled id.
+    /// Makes room for a sequence as [`BlockAllocator::adopt`] does; the sequence has no sampled id.
     ///
     /// # Errors
-    /// As [`Blocks::adopt`], and more positions than the context has.
-    pub fn adopt(&mut self, seq: u32, kept: &Kept) -> Result<()> {
+    /// As [`BlockAllocator::adopt`], and more positions than the context has.
+    pub fn adopt(&mut self, seq: u32, kept: &StateHeader) -> Result<()> {
         if kept.held > self.limits.n_ctx || (kept.source > 0) != (self.encodes && kept.held > 0) {
-            let (n_ctx, Kept { held, source, .. }) = (self.limits.n_ctx, kept);
+            let (n_ctx, StateHeader { held, source, .. }) = (self.limits.n_ctx, kept);
             let what = format!("expected a state of at most {n_ctx} positions, found {held}, {source} of a source");
             return Err(Error::Request(what));
         }
@@ -174,19 +175,19 @@ impl Session {
         self.blocks.adopt(seq, kept)
     }
 
-    /// As [`Blocks::adopt_beside`]; the sequence has no sampled id.
+    /// Makes room for a sequence as [`BlockAllocator::adopt_beside`] does; the sequence has no sampled id.
     ///
     /// # Errors
-    /// As [`Blocks::adopt_beside`].
-    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &Kept) -> Result<()> {
+    /// As [`BlockAllocator::adopt_beside`].
+    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &StateHeader) -> Result<()> {
         self.forget(seq, 0);
         self.blocks.adopt_beside(beside, seq, kept)
     }
 
-    /// As [`Blocks::fork`]; `to` has no sampled id.
+    /// Copies the beginning of a sequence as [`BlockAllocator::fork`] does; `to` has no sampled id.
     ///
     /// # Errors
-    /// As [`Blocks::fork`].
+    /// As [`BlockAllocator::fork`].
     pub fn fork(&mut self, from: u32, to: u32, n: usize) -> Result<()> {
         self.blocks.fork(from, to, n)?;
         self.lose_sampled(to);
@@ -218,22 +219,22 @@ mod tests {
         };
         refused(&mut s, 0);
         s.admit(&first).unwrap();
-        s.started(&first);
+        s.note_step(&first);
         refused(&mut s, 1);
         let second = [row(0, 1, Token::Id(1), RowOutput::Id)];
         s.admit(&second).unwrap();
         refused(&mut s, 2); // admitted, but not under way
-        s.started(&second);
+        s.note_step(&second);
         s.admit(&[row(0, 2, Token::Sampled, RowOutput::None)]).unwrap();
         s.forget(0, 2);
         refused(&mut s, 2);
-        s.started(&second);
+        s.note_step(&second);
         s.lose_sampled(0);
         refused(&mut s, 2);
-        s.started(&second);
+        s.note_step(&second);
         s.fork(0, 1, 2).unwrap();
         assert!(s.admit(&[row(1, 2, Token::Sampled, RowOutput::Id)]).is_err(), "a fork has none");
-        assert_eq!((s.forget(7, 0), s.blocks().held(7)), (0, 0), "no such sequence");
+        assert_eq!((s.forget(7, 0), s.blocks().sequence_len(7)), (0, 0), "no such sequence");
     }
 
     #[test]
@@ -242,7 +243,7 @@ mod tests {
         let source = |seq, n| (0..n).map(|pos| row(seq, pos, Token::Source(1), RowOutput::None)).collect::<Vec<_>>();
         s.admit(&source(0, 40)).unwrap();
         s.undo();
-        assert_eq!((s.blocks.held(0), s.blocks.source(0)), (0, 0));
+        assert_eq!((s.blocks.sequence_len(0), s.blocks.source(0)), (0, 0));
         s.admit(&[source(0, 40), source(1, 3)].concat()).unwrap();
         s.admit(&[row(0, 40, Token::Id(1), RowOutput::Id), row(1, 3, Token::Id(1), RowOutput::Id)]).unwrap();
         s.fork(0, 2, 40).unwrap();
@@ -260,16 +261,18 @@ mod tests {
         let mut s = session(3);
         let rows = |seq, from: u32, to| (from..to).map(move |pos| row(seq, pos, Token::Id(1), RowOutput::None));
         s.admit(&rows(0, 0, 40).collect::<Vec<_>>()).unwrap();
-        let before = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.held(0)));
+        let before =
+            format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
         // The first sequence fits, the second one does not.
         let both: Vec<Row> = rows(0, 40, 64).chain(rows(1, 0, 33)).collect();
-        assert_eq!(s.blocks.needed(0, &both), 2);
+        assert_eq!(s.blocks.blocks_needed(0, &both), 2);
         assert!(s.admit(&both).unwrap_err().to_string().contains("expected a free cache block"));
         let gap: Vec<Row> = rows(0, 40, 50).chain(rows(1, 5, 6)).collect();
         assert!(s.admit(&gap).unwrap_err().to_string().contains("position 5 of sequence 1: expected at most 0"));
         s.admit(&rows(1, 0, 20).collect::<Vec<_>>()).unwrap();
         s.undo();
-        let after = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.held(0)));
+        let after =
+            format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.sequence_len(0)));
         assert_eq!(after, before);
     }
 }

@@ -3,10 +3,10 @@
 use super::buffers::DeviceState;
 use super::program::Program;
 use crate::exec::{bucket, pipelines};
-use crate::kernel::Key;
+use crate::kernel::KernelKey;
 use pumex_gguf::Result;
 use pumex_lower::{policy, Shape};
-use pumex_step::{Checked, Row};
+use pumex_step::{CheckedStep, Row};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -28,7 +28,7 @@ fn attention(program: &Program, state: &DeviceState, len: usize) -> (usize, u32)
 
 /// How many rows, the first ones, attend each by itself: all of a step of few rows or of single ones; of another, those before
 /// the first of a sequence that has several.
-pub(super) fn singles(rows: &[Row], checked: Checked) -> usize {
+pub(super) fn singles(rows: &[Row], checked: CheckedStep) -> usize {
     if checked.one_each || rows.len() <= policy::FEW_ROWS {
         return rows.len();
     }
@@ -47,7 +47,7 @@ fn singles_bucket(singles: usize, max_rows: usize) -> usize {
 
 /// What of a step is timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Timed {
+pub(super) struct TimedParts {
     /// The step.
     pub step: bool,
     /// Its ops.
@@ -59,9 +59,9 @@ pub(super) fn shape_of(
     program: &Program,
     state: &DeviceState,
     rows: &[Row],
-    checked: Checked,
+    checked: CheckedStep,
     slot: usize,
-    timed: Timed,
+    timed: TimedParts,
 ) -> Shape {
     let max_rows = state.layout.max_rows();
     // Many rows of a sequence have an attention of their own, which is the same for all lengths.
@@ -187,7 +187,7 @@ fn build(program: &Program, state: &DeviceState, shapes: impl Iterator<Item = Sh
     let target = program.target(&at, state);
     let shapes: Vec<Shape> = shapes.collect::<HashSet<_>>().into_iter().collect();
     let of = |shape: Shape| pipelines(&program.kernels, &target, shape);
-    let joined = |mut all: HashSet<Key>, more| {
+    let joined = |mut all: HashSet<KernelKey>, more| {
         all.extend(more);
         Ok(all)
     };

@@ -12,7 +12,7 @@ use pumex_step::{Runner, MEDIA_IDS};
 use std::fs::File;
 use std::io::{BufReader, Read, Take, Write};
 use std::path::{Path, PathBuf};
-use sum::{sum_of, summed, Sum};
+use sum::{sum_of, sum_of_file, Sum};
 
 const MAGIC: &[u8; 8] = b"PUMEXSEQ";
 const VERSION: u32 = 2;
@@ -50,7 +50,7 @@ pub fn with_scales(fingerprint: u64, scales: &[f32]) -> u64 {
 }
 
 /// A file under way, and the sum of what went there.
-struct Out {
+struct StateWriter {
     file: Replacing,
     sum: Sum,
     /// Bytes that it may have yet; none once it had more.
@@ -59,7 +59,7 @@ struct Out {
     failed: Option<std::io::Error>,
 }
 
-impl Write for Out {
+impl Write for StateWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.room = self.room.and_then(|room| room.checked_sub(bytes.len() as u64));
         if self.room.is_none() {
@@ -101,7 +101,7 @@ fn ours(path: &Path) -> Result<()> {
 
 /// A sequence of a runner, to be saved.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct SequenceToSave<'a> {
     /// What its positions hold.
     pub ids: &'a [u32],
     /// The sequence.
@@ -115,29 +115,37 @@ pub struct Held<'a> {
 /// # Errors
 /// Another number of ids than of positions, another kind of file at its place, a full disk, what the runner says.
 pub fn save(path: &Path, fingerprint: u64, ids: &[u32], runner: &mut dyn Runner, seq: u32) -> Result<()> {
-    save_all(path, fingerprint, Held { ids, seq, beginnings: &[] }, u64::MAX, runner).map(drop)
+    save_all(path, fingerprint, SequenceToSave { ids, seq, beginnings: &[] }, u64::MAX, runner).map(drop)
 }
 
-/// Likewise, with beginnings of it, in a file of at most `most` bytes. Whether it was not longer: else there is what there was.
+/// Writes a sequence as [`save`] does, with beginnings of it, in a file of at most `most` bytes. Whether it was not longer: else there is
+/// what there was.
 ///
 /// # Errors
 /// As [`save`].
-pub fn save_all(path: &Path, fingerprint: u64, held: Held<'_>, most: u64, runner: &mut dyn Runner) -> Result<bool> {
-    let Held { ids, seq, beginnings } = held;
-    if runner.held(seq) != ids.len() {
-        let (held, found) = (runner.held(seq), ids.len());
+pub fn save_all(
+    path: &Path,
+    fingerprint: u64,
+    held: SequenceToSave<'_>,
+    most: u64,
+    runner: &mut dyn Runner,
+) -> Result<bool> {
+    let SequenceToSave { ids, seq, beginnings } = held;
+    if runner.sequence_len(seq) != ids.len() {
+        let (held, found) = (runner.sequence_len(seq), ids.len());
         return Err(Error::Request(format!("{}: expected ids of {held} positions, found {found}", path.display())));
     }
     ours(path)?;
     let beginnings = &beginnings[..beginnings.len().min(MOST_BEGINNINGS)];
-    let mut out = Out { file: Replacing::create(path)?, sum: Sum::new(), room: most.checked_sub(8), failed: None };
+    let mut out =
+        StateWriter { file: Replacing::create(path)?, sum: Sum::new(), room: most.checked_sub(8), failed: None };
     let mut head = MAGIC.to_vec();
     head.extend(VERSION.to_le_bytes());
     head.extend(fingerprint.to_le_bytes());
     head.extend(sum_of(runner.state_layout().as_bytes()).to_le_bytes());
     head.extend((ids.len() as u64).to_le_bytes());
     head.extend((beginnings.len() as u64).to_le_bytes());
-    let lengths: Vec<u32> = beginnings.iter().map(|seq| runner.held(*seq) as u32).collect();
+    let lengths: Vec<u32> = beginnings.iter().map(|seq| runner.sequence_len(*seq) as u32).collect();
     let mut write = || -> Result<()> {
         let parts = [&head[..], bytemuck::cast_slice(ids), bytemuck::cast_slice(&lengths)];
         parts.iter().try_for_each(|part| out.write_all(part)).map_err(|e| Error::io(path, e))?;
@@ -162,7 +170,7 @@ pub fn save_all(path: &Path, fingerprint: u64, held: Held<'_>, most: u64, runner
 ///
 /// # Errors
 /// A folder that cannot be read.
-pub fn used_beside(path: &Path) -> Result<u64> {
+pub fn bytes_of_others(path: &Path) -> Result<u64> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut used = 0u64;
     for entry in std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))? {
@@ -183,7 +191,7 @@ fn starts(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// A file that was found whole, of the model and the runner that it is for.
 #[derive(Debug)]
-pub struct Saved {
+pub struct SavedSequence {
     path: PathBuf,
     ids: Vec<u32>,
     /// Positions of its beginnings.
@@ -196,7 +204,7 @@ pub struct Saved {
 /// # Errors
 /// A file that is no such file, of another version, damaged, of another model or another kind of runner, or of more positions than
 /// the context has.
-pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<Saved> {
+pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<SavedSequence> {
     let io = |e: std::io::Error| Error::io(path, e);
     let bad = |code: &'static str, what: String| Error::file(path, code, what);
     let meta = std::fs::metadata(path).map_err(io)?;
@@ -243,10 +251,10 @@ pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<Saved>
         return Err(bad("state_length", format!("expected at most {MOST_BEGINNINGS} beginnings, found {parts}")));
     }
     let body = len.checked_sub(HEAD as u64 + 4 * (count + parts) + 8).ok_or_else(short)?;
-    let found = summed(&mut open()?, len - 8).map_err(io)?;
+    let found = sum_of_file(&mut open()?, len - 8).map_err(io)?;
     // The file is as long as that.
     let mut words = |n: u64| {
-        let mut words = pumex_gguf::error::filled(0u32, n as usize, &format!("{}: ids", path.display()))?;
+        let mut words = pumex_gguf::error::try_filled_vec(0u32, n as usize, &format!("{}: ids", path.display()))?;
         file.read_exact(bytemuck::cast_slice_mut(&mut words)).map_err(io).map(|()| words)
     };
     let (ids, beginnings) = (words(count)?, words(parts)?);
@@ -265,10 +273,10 @@ pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<Saved>
     if let Some(length) = beginnings.iter().find(|length| **length == 0 || u64::from(**length) > count) {
         return Err(bad("state_length", format!("expected beginnings of 1 to {count} positions, found {length}")));
     }
-    Ok(Saved { path: path.to_path_buf(), ids, beginnings, body: file.take(body) })
+    Ok(SavedSequence { path: path.to_path_buf(), ids, beginnings, body: file.take(body) })
 }
 
-impl Saved {
+impl SavedSequence {
     /// Its ids.
     pub fn ids(&self) -> &[u32] {
         &self.ids
@@ -296,14 +304,14 @@ impl Saved {
             Err(Error::file(&self.path, "state_length", what))
         };
         runner.restore(seq, &mut self.body)?;
-        let all = runner.held(seq);
+        let all = runner.sequence_len(seq);
         if all != self.ids.len() {
             return wrong(self.ids.len(), all, self.body.limit());
         }
         for (length, other) in self.beginnings.iter().zip(others) {
             runner.restore_beside(seq, *other, &mut self.body)?;
-            if runner.held(*other) != *length as usize {
-                return wrong(*length as usize, runner.held(*other), self.body.limit());
+            if runner.sequence_len(*other) != *length as usize {
+                return wrong(*length as usize, runner.sequence_len(*other), self.body.limit());
             }
         }
         match self.body.limit() {
@@ -321,7 +329,7 @@ impl Saved {
 /// Makes sequence `seq` of a runner what a file holds, without beginnings of it, and gives its ids. No step may be in flight.
 ///
 /// # Errors
-/// As [`open`]: the sequence is as it was. As [`Saved::restore`]: it holds nothing.
+/// As [`open`]: the sequence is as it was. As [`SavedSequence::restore`]: it holds nothing.
 pub fn load(path: &Path, fingerprint: u64, runner: &mut dyn Runner, seq: u32) -> Result<Vec<u32>> {
     open(path, fingerprint, runner)?.restore(runner, seq, &[]).map(|(ids, _)| ids)
 }

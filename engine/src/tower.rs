@@ -87,7 +87,7 @@ impl<S: Source> Tower<S> {
         self.send(kept, inputs)?;
         self.device.wait(self.device.submit(&kept.recording)?)?;
         let View { rows, cols, .. } = graph.out.map(|x| graph.view(x)).ok_or_else(without_result)?;
-        let mut out = pumex_gguf::error::filled(0f32, rows * cols, "rows of the encoder")?;
+        let mut out = pumex_gguf::error::try_filled_vec(0f32, rows * cols, "rows of the encoder")?;
         kept.host.read(0, bytemuck::cast_slice_mut(&mut out));
         Ok(out)
     }

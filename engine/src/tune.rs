@@ -113,7 +113,7 @@ pub fn tune(
     let most = search.rows.iter().copied().max().unwrap_or(1) as u32;
     let sizes = Options { n_ctx: Some(options.n_ctx.unwrap_or(256)), n_seqs: most, ..options.clone() };
     let (begun, table) = (Instant::now(), Caps { tuned: Vec::new(), ..device.caps().clone() });
-    let device = device.chosen_by(table.clone());
+    let device = device.with_caps(table.clone());
     let mut runner = VulkanRunner::new(gguf, model::plan(gguf)?, device.clone(), &sizes, &mut |_, _| ())?;
     let mut steps = Vec::new();
     // What is left of the time, for what is left to do.
@@ -165,7 +165,7 @@ impl Bench<'_> {
         let row = |seq: usize| Row {
             seq: seq as u32,
             pos: 0,
-            token: Token::Id(rng.below(vocab)),
+            token: Token::Id(rng.next_below(vocab)),
             output: output.clone(),
             medium: None,
         };
@@ -328,7 +328,7 @@ impl VulkanRunner {
         self.recordings.retain(|_| false);
         let model = std::sync::Arc::get_mut(&mut self.model);
         let model = model.ok_or_else(|| Error::Request("a model that others run is not tuned".into()))?;
-        model.program.device = model.program.device.chosen_by(caps);
+        model.program.device = model.program.device.with_caps(caps);
         Ok(())
     }
 

@@ -1,12 +1,12 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
 use super::buffers::{DeviceState, SessionSize, RECORDINGS, SLOTS};
-use super::loaded::{Freeing, Model};
-use super::memory::{self, Fitted, MemoryPlan, StepSize};
+use super::loaded_model::{Freeing, Model};
+use super::memory::{self, FittedPlan, MemoryPlan, StepSize};
 use super::params::{outputs_of, OutputRow};
 use super::program::{Bases, Program};
 use super::{request, shapes, subnormal, weights, CacheType, Options, Progress};
-use crate::exec::{record, Stamped, Step};
+use crate::exec::{record, RecordedStep, StampedOp};
 use crate::kernel::Kernels;
 use crate::session::{Recent, Session, Steps, Stores};
 use pumex_gguf::{Error, Gguf, Result};
@@ -14,7 +14,7 @@ use pumex_lower::megakernel::EPOCHS;
 use pumex_lower::{policy, Shape};
 use pumex_plan::Plan;
 use pumex_step::sample::{Allowed, SamplerOptions};
-use pumex_step::{Checked, Counters, Output, Row, Runner, Squares, Ticket, Token, VectorLimits};
+use pumex_step::{CheckedStep, Counters, Output, Row, Runner, Squares, Ticket, Token, VectorLimits};
 use pumex_vk::{Buffer, Class, Device, Recording};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -27,19 +27,19 @@ pub(super) struct Flying {
     /// What its recording depends on.
     pub shape: Shape,
     /// Kept until it is done.
-    pub step: Arc<Step>,
+    pub step: Arc<RecordedStep>,
     /// Copies of blocks before it.
     pub copies: Option<Recording>,
     /// Output rows as it lists them.
     pub outputs: Vec<OutputRow>,
-    /// Of which so many, the first ones, have logits for the host.
+    /// Output rows, the first ones, that have logits for the host.
     pub logits: usize,
     /// Sequences with a row whose token an earlier step samples.
     pub after_sampled: Vec<u32>,
-    /// Of these, sequences and rows of an earlier step that such an id should have come from, but had logits that are NaN.
+    /// Sequences and rows of an earlier step that such an id should have come from, but had logits that are NaN.
     pub spoilt: Vec<(u32, usize)>,
     /// Masks and lists of the output rows.
-    pub choice: request::Choice,
+    pub choice: request::SamplingInputs,
     /// The rows, where it was made to compute with other tokens ([`super::Debug::fault_at`]).
     pub disguised: Option<Vec<Row>>,
 }
@@ -50,7 +50,7 @@ pub struct StepTime {
     /// All of it, microseconds.
     pub gpu_us: f64,
     /// Ops that were stamped, in order, and when each had ended, microseconds after the start.
-    pub ends_us: Vec<(Stamped, f64)>,
+    pub ends_us: Vec<(StampedOp, f64)>,
     /// The plan that these are ops of: with ops merged.
     pub plan: Option<Arc<Plan>>,
 }
@@ -62,7 +62,7 @@ struct Timing {
     steps: bool,
     /// Ops are, too.
     ops: bool,
-    /// Of all finished steps, microseconds.
+    /// Time of all finished steps on the GPU, microseconds.
     gpu_us: f64,
     last: StepTime,
 }
@@ -73,7 +73,7 @@ pub struct VulkanRunner {
     pub(super) state: DeviceState,
     pub(super) session: Session,
     pub(super) steps: Steps<Flying>,
-    pub(super) recordings: Recent<Shape, Step>,
+    pub(super) recordings: Recent<Shape, RecordedStep>,
     timing: Timing,
     /// By sequence, the last id that a finished step gave.
     pub(super) latest: Vec<u32>,
@@ -96,7 +96,7 @@ impl DeviceParts {
     }
 
     /// Pipelines, and tables of all formats.
-    fn shared(&mut self, spoilt: Option<&'static str>) -> Result<(Arc<Kernels>, Buffer)> {
+    fn load_kernels(&mut self, spoilt: Option<&'static str>) -> Result<(Arc<Kernels>, Buffer)> {
         if let Some(made) = &self.made {
             return Ok(made.clone());
         }
@@ -111,14 +111,14 @@ impl VulkanRunner {
     /// # Errors
     /// A weight that is not finite; memory that does not suffice, with the numbers; a lost device.
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
-        Self::beside(gguf, plan, &mut DeviceParts::new(device), options, progress)
+        Self::load_with_other_parts(gguf, plan, &mut DeviceParts::new(device), options, progress)
     }
 
-    /// Likewise, beside runners of other parts of the model.
+    /// Loads a plan as [`VulkanRunner::new`] does, beside runners of other parts of the model.
     ///
     /// # Errors
     /// As [`VulkanRunner::new`].
-    pub(super) fn beside(
+    pub(super) fn load_with_other_parts(
         gguf: &Gguf,
         plan: Plan,
         parts: &mut DeviceParts,
@@ -128,15 +128,15 @@ impl VulkanRunner {
         let device = parts.device.clone();
         let mut caps = device.caps().clone();
         caps.memory_budget_bytes = caps.memory_budget_bytes.saturating_sub(parts.taken);
-        let Fitted { plan, memory, step: StepSize { arena, max_rows } } =
-            memory::planned(plan, &caps, device.stages_weights(), options)?;
+        let FittedPlan { plan, memory, step: StepSize { arena, max_rows } } =
+            memory::plan_with_context(plan, &caps, device.stages_weights(), options)?;
         if plan.weights.iter().any(|w| w.format.is_expanded()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
         let MemoryPlan { n_ctx, blocks, .. } = memory;
         let stores = Stores::of(&plan.layers).count();
         let size = SessionSize { max_rows, n_seqs: options.sequences(), n_ctx, blocks, stores };
-        let (plan, (kernels, codebooks)) = (Arc::new(plan), parts.shared(options.debug.spoilt)?);
+        let (plan, (kernels, codebooks)) = (Arc::new(plan), parts.load_kernels(options.debug.spoilt)?);
         parts.taken += memory.at_start() + memory.recordings;
         let (made, weights) = std::thread::scope(|scope| {
             let made = scope.spawn(|| {
@@ -169,7 +169,7 @@ impl VulkanRunner {
         let plan = &model.program.plan;
         let limits = plan.limits(n_ctx, max_rows, n_seqs);
         let encodes = model.program.plan.encoder.is_some();
-        let session = Session::new(limits, &size.sized(&model.program.stores)).encoding(encodes);
+        let session = Session::new(limits, &size.store_blocks(&model.program.stores)).encoding(encodes);
         VulkanRunner {
             model,
             state,
@@ -244,7 +244,7 @@ impl VulkanRunner {
 
     /// Pipelines built so far.
     pub fn pipelines(&self) -> usize {
-        self.model.program.kernels.built()
+        self.model.program.kernels.pipeline_count()
     }
 
     /// Recordings kept.
@@ -286,7 +286,7 @@ impl VulkanRunner {
     }
 
     /// The recording of a shape.
-    pub(super) fn recorded(&mut self, shape: Shape) -> Result<Arc<Step>> {
+    pub(super) fn find_or_record(&mut self, shape: Shape) -> Result<Arc<RecordedStep>> {
         if let Some(step) = self.recordings.get(&shape) {
             return Ok(step);
         }
@@ -311,8 +311,8 @@ impl VulkanRunner {
     }
 
     /// Starts a step that is admitted.
-    fn start_admitted(&mut self, rows: &[Row], checked: Checked, slot: usize) -> Result<Ticket> {
-        let timed = shapes::Timed { step: self.timing.steps, ops: self.timing.ops };
+    fn start_admitted(&mut self, rows: &[Row], checked: CheckedStep, slot: usize) -> Result<Ticket> {
+        let timed = shapes::TimedParts { step: self.timing.steps, ops: self.timing.ops };
         let shape = shapes::shape_of(&self.model.program, &self.state, rows, checked, slot, timed);
         let outputs = outputs_of(rows, checked.one_each);
         let (requests, beside) = if checked.sampled {
@@ -321,14 +321,14 @@ impl VulkanRunner {
         } else {
             Default::default()
         };
-        let step = self.recorded(shape)?;
+        let step = self.find_or_record(shape)?;
         let epochs = if shape.megakernel { self.next_epochs()? } else { self.state.megakernel.epochs };
         self.state.megakernel.epochs = epochs;
         let copies = match self.session.blocks().copies() {
             [] => None,
             copies => Some(self.state.copies(&self.model.program, copies)?),
         };
-        let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started());
+        let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started_count());
         self.state.slots[slot].write_vectors(rows);
         let params = &mut self.state.slots[slot].params;
         params.write(rows, &outputs, self.session.blocks(), (shapes::singles(rows, checked), epochs));
@@ -352,7 +352,7 @@ impl VulkanRunner {
             logits: checked.logits,
             after_sampled,
             spoilt: Vec::new(),
-            choice: request::Choice { beside, waits: shape.later },
+            choice: request::SamplingInputs { beside, waits: shape.later },
             disguised,
         };
         Ok(self.steps.push(flying))
@@ -369,7 +369,7 @@ impl VulkanRunner {
     fn full(&self, error: Error) -> Error {
         let Error::OutOfMemory(what) = error else { return error };
         let n_seqs = self.session.limits().n_seqs;
-        match self.model.memory.context_without(self.vk().refused_bytes(), n_seqs) {
+        match self.model.memory.context_without(self.vk().last_refused_bytes(), n_seqs) {
             0 => Error::OutOfMemory(format!("{what}; no context would fit beside it")),
             fits => Error::OutOfMemory(format!("{what}; a context of {fits} would fit (-c)")),
         }
@@ -444,7 +444,7 @@ impl Runner for VulkanRunner {
             other => other,
         };
         match ticket {
-            Ok(_) => self.session.started(rows),
+            Ok(_) => self.session.note_step(rows),
             Err(_) => self.session.undo(),
         }
         ticket
@@ -509,12 +509,12 @@ impl Runner for VulkanRunner {
         self.session.fork(from, to, n_positions as usize)
     }
 
-    fn held(&self, seq: u32) -> usize {
-        self.session.blocks().held(seq)
+    fn sequence_len(&self, seq: u32) -> usize {
+        self.session.blocks().sequence_len(seq)
     }
 
     fn state_layout(&self) -> String {
-        self.kept_layout()
+        self.state_layout()
     }
 
     fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
@@ -543,7 +543,7 @@ impl Runner for VulkanRunner {
     }
 
     fn blocks_needed(&self, rows: &[Row]) -> usize {
-        self.session.blocks().needed(0, rows)
+        self.session.blocks().blocks_needed(0, rows)
     }
 
     fn collect_importance(&mut self) -> Result<()> {
@@ -551,7 +551,7 @@ impl Runner for VulkanRunner {
     }
 
     fn importance(&mut self) -> Result<Vec<Squares>> {
-        self.collected()
+        self.read_squares()
     }
 
     fn counters(&self) -> Counters {
@@ -569,7 +569,7 @@ impl Runner for VulkanRunner {
             recordings: c.recordings,
             pipelines: c.pipelines,
             record_us: c.record_us,
-            build_us: self.model.program.kernels.waited_us(),
+            build_us: self.model.program.kernels.wait_us(),
             gpu_us: self.timing.gpu_us,
         }
     }

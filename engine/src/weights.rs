@@ -10,7 +10,7 @@ use pumex_shaders::block::Block;
 use pumex_shaders::constants::REPACK_CODES;
 use pumex_shaders::push;
 use pumex_vk as vk;
-use pumex_vk::{Buffer, Caps, Class, Device, Load, Repack, Source, Spent, LEAST_BYTES};
+use pumex_vk::{Buffer, Caps, Class, Device, FinishedSlots, Load, Repack, UploadSource, LEAST_BYTES};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -56,9 +56,9 @@ fn check(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()> {
 }
 
 /// Slabs of weights as their file holds them.
-struct Held<'a>(&'a Gguf, &'a [Slab<'a>]);
+struct SlabSource<'a>(&'a Gguf, &'a [Slab<'a>]);
 
-impl Source for Held<'_> {
+impl UploadSource for SlabSource<'_> {
     fn ready(&self, slab: usize, from: usize, len: usize) -> Result<()> {
         let slab = &self.1[slab];
         self.0.touch(&self.0.tensors()[slab.info.tensor], slab.in_file().start + from, len)
@@ -75,7 +75,7 @@ impl Source for Held<'_> {
 /// # Errors
 /// Memory that ran out, a lost device.
 pub fn codebooks(device: &Device) -> Result<Buffer> {
-    let words = tables::packed();
+    let words = tables::pack_all();
     let bytes: &[u8] = bytemuck::cast_slice(&words);
     let buffer = device.buffer("codebooks", bytes.len() as u64, Class::Weights)?;
     vk::send(device, &buffer, bytes)?;
@@ -110,12 +110,12 @@ pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usiz
 
 /// The plan with weights as a device can hold them wider, if there are any.
 pub fn with_expanded_codebooks(plan: &Plan) -> Option<Plan> {
-    if !plan.weights.iter().any(|w| w.format.expanded().is_some()) {
+    if !plan.weights.iter().any(|w| w.format.expanded_format().is_some()) {
         return None;
     }
     let mut plan = plan.clone();
     for w in &mut plan.weights {
-        w.format = w.format.expanded().unwrap_or(w.format);
+        w.format = w.format.expanded_format().unwrap_or(w.format);
     }
     Some(plan)
 }
@@ -175,20 +175,20 @@ fn room(len: u64) -> u64 {
 }
 
 /// How weights are dealt into a few large pieces of memory: drivers take as long for a small piece as for a large one.
-struct Pieces {
+struct WeightSlabs {
     /// Bytes of pieces that will be wanted.
     left: u64,
-    /// Of one piece.
+    /// The most bytes of one piece.
     most: u64,
     /// Bytes of the piece under way, and how many of them are taken.
     piece: u64,
     used: u64,
 }
 
-impl Pieces {
+impl WeightSlabs {
     /// For weights of so many bytes each.
-    fn new(caps: &Caps, lens: impl Iterator<Item = u64>) -> Pieces {
-        Pieces { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.largest_buffer()), piece: 0, used: 0 }
+    fn new(caps: &Caps, lens: impl Iterator<Item = u64>) -> WeightSlabs {
+        WeightSlabs { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.largest_buffer()), piece: 0, used: 0 }
     }
 
     /// Where a weight of `len` bytes goes: bytes of new memory for it, if it needs some, and where in its piece it starts.
@@ -210,10 +210,10 @@ impl Pieces {
 }
 
 /// Bytes of the memory that the weights of `plan` take on a device that copies them, or would take on one that does not.
-pub fn planned_bytes(plan: &Plan, caps: &Caps, soa: bool) -> u64 {
+pub fn weight_memory(plan: &Plan, caps: &Caps, soa: bool) -> u64 {
     let slabs = slabs_of(plan, caps, soa);
     let lens = || slabs.iter().map(|slab| slab.device_bytes(soa));
-    let mut pieces = Pieces::new(caps, lens());
+    let mut pieces = WeightSlabs::new(caps, lens());
     let lists =
         slabs.chunk_by(|a, b| a.weight == b.weight).filter(|of| of.len() > 1).map(|of| slabs::list_bytes(of.len()));
     let pieces = lens().filter_map(|len| pieces.place(len).0);
@@ -222,13 +222,13 @@ pub fn planned_bytes(plan: &Plan, caps: &Caps, soa: bool) -> u64 {
 
 /// Bytes of the tables of all formats.
 pub fn codebooks_bytes() -> u64 {
-    4 * tables::packed().len() as u64
+    4 * tables::pack_all().len() as u64
 }
 
 /// Places for weights.
 struct Rooms<'a> {
     device: &'a Device,
-    pieces: Pieces,
+    pieces: WeightSlabs,
     piece: Option<Buffer>,
 }
 
@@ -261,7 +261,7 @@ pub fn upload(
     gguf: &Gguf,
     plan: &Plan,
     progress: Progress<'_>,
-) -> Result<(Vec<Buffer>, Spent)> {
+) -> Result<(Vec<Buffer>, FinishedSlots)> {
     let begun = Instant::now();
     let soa = device.stages_weights();
     let slabs = slabs_of(plan, device.caps(), soa);
@@ -287,7 +287,7 @@ pub fn upload(
         Some(part.1.range(start - part.0, len))
     };
     let sent = filed().filter(|slab| in_file(slab).is_none());
-    let pieces = Pieces::new(device.caps(), sent.map(|slab| slab.device_bytes(soa)));
+    let pieces = WeightSlabs::new(device.caps(), sent.map(|slab| slab.device_bytes(soa)));
     let mut rooms = Rooms { device, pieces, piece: None };
     let mut prepared = |(i, slab): (usize, &Slab<'_>)| {
         let w = slab.info;
@@ -316,13 +316,13 @@ pub fn upload(
         Ok(loads)
     };
     let loads = slabs.iter().enumerate().flat_map(|slab| prepared(slab).unwrap_or_else(|e| vec![Err(e)]));
-    let held = Held(gguf, &slabs);
+    let held = SlabSource(gguf, &slabs);
     let spent = vk::upload(device, &way, loads, &held, &mut |sent| progress(sent + in_place.get(), total))?;
     repeats.retain(|(_, sent, len)| sent < len);
     if !repeats.is_empty() {
         vk::repeat(device, repeats)?;
     }
-    let buffers = listed(device, &slabs, buffers)?;
+    let buffers = list_weight_buffers(device, &slabs, buffers)?;
     let seconds = begun.elapsed().as_secs_f64();
     let speed = total as f64 / seconds / 1e9;
     tracing::info!("load: weights, {:.2} GB in {:.0} ms ({speed:.1} GB/s)", total as f64 / 1e9, seconds * 1e3);
@@ -333,7 +333,7 @@ pub fn upload(
 }
 
 /// The buffer of each weight in order, which is a list of addresses for one that lies in slabs, and then those slabs.
-fn listed(device: &Device, slabs: &[Slab<'_>], buffers: Vec<Buffer>) -> Result<Vec<Buffer>> {
+fn list_weight_buffers(device: &Device, slabs: &[Slab<'_>], buffers: Vec<Buffer>) -> Result<Vec<Buffer>> {
     let (mut all, mut apart, mut rest) = (Vec::new(), Vec::new(), buffers.into_iter());
     for of in slabs.chunk_by(|a, b| a.weight == b.weight) {
         let mut own: Vec<Buffer> = rest.by_ref().take(of.len()).collect();
@@ -358,7 +358,8 @@ mod tests {
     #[test]
     fn weights_share_pieces_that_are_no_larger_than_what_is_left() {
         let lens = [PIECE_BYTES / 4 - 1, 100, 3 << 20, OWN_BYTES, 300];
-        let mut pieces = Pieces { left: lens.iter().map(|len| room(*len)).sum(), most: 64 << 20, piece: 0, used: 0 };
+        let mut pieces =
+            WeightSlabs { left: lens.iter().map(|len| room(*len)).sum(), most: 64 << 20, piece: 0, used: 0 };
         let first = (room(lens[0]) + 256 + (3 << 20) + 512).min(64 << 20);
         assert_eq!(pieces.place(lens[0]), (Some(first), 0));
         let mut new = pieces.place(lens[1]).0;

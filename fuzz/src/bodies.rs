@@ -19,7 +19,7 @@ use pumex::gguf::{Gguf, Value};
 use pumex::model;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex_quant::FORMATS;
-use pumex_serve::http::{Address, Endpoints, Limits, Server, Settings};
+use pumex_serve::http::{Address, ConnectionLimits, Endpoints, HttpSettings, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// A reader of bytes that anybody may send.
 pub struct Target {
-    /// As `cargo fuzz` calls it.
+    /// The name that `cargo fuzz` knows the target by.
     pub name: &'static str,
     /// Reads the bytes.
     pub body: fn(&[u8]),
@@ -97,7 +97,7 @@ fn gguf_header(bytes: &[u8]) {
 }
 
 /// Keys and tensors of the demo model, as another family's, without its vocabulary.
-fn named(arch: &str, more: &[(&str, Value)]) -> Vec<u8> {
+fn model_of_family(arch: &str, more: &[(&str, Value)]) -> Vec<u8> {
     let own = demo().meta().arch().expect("a family");
     let key = |key: &str| key.strip_prefix(own).map_or(key.to_string(), |rest| format!("{arch}{rest}"));
     let kept = demo().meta().iter().filter(|(key, _)| !key.starts_with("tokenizer.") && *key != "general.architecture");
@@ -116,7 +116,7 @@ fn entries(named: impl Fn(&str) -> Option<String>) -> Vec<Entry> {
 }
 
 fn headers() -> Vec<Vec<u8>> {
-    model::arch::ARCHS.iter().map(|arch| named(arch.name, &[])).collect()
+    model::arch::ARCHS.iter().map(|arch| model_of_family(arch.name, &[])).collect()
 }
 
 /// A model's file of any header: a plan that stays within its tensors, or an error.
@@ -215,9 +215,9 @@ fn state(bytes: &[u8]) {
     let _ = pumex::state::load(&path, pumex::state::fingerprint(demo()), &mut runner, 0);
     // Behind the checksum, which changed bytes do not pass.
     if runner.restore(0, &mut &bytes[..]).is_err() {
-        assert_eq!(runner.held(0), 0, "what was not restored");
+        assert_eq!(runner.sequence_len(0), 0, "what was not restored");
     }
-    let pos = runner.held(0) as u32;
+    let pos = runner.sequence_len(0) as u32;
     if (pos as usize) < runner.n_ctx() {
         let _ = runner.run(&[Row { seq: 0, pos, token: Token::Id(1), output: RowOutput::Id, medium: None }], Want::Ids);
     }
@@ -284,7 +284,7 @@ fn block_seeds() -> Vec<Vec<u8>> {
 /// The body of a request, and bodies of each endpoint with fields of other values and types: an answer or a refusal.
 fn request(bytes: &[u8]) {
     static ENDPOINTS: LazyLock<Endpoints> =
-        LazyLock::new(|| Endpoints::new(fake::Fake::hello(), Settings::default()).expect("threads"));
+        LazyLock::new(|| Endpoints::new(fake::FakeEngine::hello(), HttpSettings::default()).expect("threads"));
     let (path, body) = requests::Bytes::new(bytes).request();
     for body in [body.to_string().into_bytes(), bytes.to_vec()] {
         if let Some((status, _)) = ENDPOINTS.ask("POST", path, body) {
@@ -302,10 +302,15 @@ fn http(bytes: &[u8]) {
     static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
         // Short, because many inputs lack something that the server waits for; not so short that a busy machine is too slow.
         let time = Duration::from_secs(1);
-        let limits =
-            Limits { header_time: time, body_time: time, idle_time: time, write_time: time, ..Limits::default() };
-        let settings = Settings { port: 0, limits, ..Settings::default() };
-        let server = Server::bind(fake::Fake::hello(), settings).expect("a free port");
+        let limits = ConnectionLimits {
+            header_time: time,
+            body_time: time,
+            idle_time: time,
+            write_time: time,
+            ..ConnectionLimits::default()
+        };
+        let settings = HttpSettings { port: 0, limits, ..HttpSettings::default() };
+        let server = Server::bind(fake::FakeEngine::hello(), settings).expect("a free port");
         let tcp = |a: &Address| if let Address::Tcp { address, .. } = a { Some(*address) } else { None };
         let address = server.addresses().iter().find_map(tcp).expect("an address");
         std::thread::spawn(move || server.run());

@@ -2,17 +2,19 @@
 
 use pumex::engine::Options;
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
-use pumex::gguf::{Access, Gguf};
+use pumex::gguf::{FileAccess, Gguf};
 use pumex::projector::{MediaOptions, Projector, ProjectorSource};
 use pumex::synthetic::{noise, PROJECTORS};
-use pumex_media::{decode_sound, encode, prepare_picture, Clip, Limits, Picture, Piece, SoundLimits, TextModel};
+use pumex_media::{
+    decode_sound, encode, prepare_picture, Clip, Picture, PictureLimits, PromptPiece, SoundLimits, TextModel,
+};
 
 /// Few enough that no input takes long.
 const PIXELS: usize = 1 << 20;
 
 /// A picture of any format: pixels as many as it says, or an error.
 pub fn picture(bytes: &[u8]) {
-    let limits = Limits { pixels: PIXELS, ..Limits::default() };
+    let limits = PictureLimits { pixels: PIXELS, ..PictureLimits::default() };
     if let Ok(picture) = Picture::decode(bytes, &limits) {
         assert!(picture.width() * picture.height() <= PIXELS);
         assert_eq!(picture.pixels().len(), 3 * picture.width() * picture.height());
@@ -58,7 +60,8 @@ pub fn sounds() -> Vec<Vec<u8>> {
 /// A projector's file of any header: a picture is prepared and its graph made, or there is an error.
 pub fn mmproj(bytes: &[u8]) {
     let path = super::sparse("mmproj.gguf", bytes, 1 << 30);
-    let Ok(projector) = Projector::open(&path, Access::default(), MediaOptions::default(), &Options::default()) else {
+    let Ok(projector) = Projector::open(&path, FileAccess::default(), MediaOptions::default(), &Options::default())
+    else {
         return;
     };
     let _ = (projector.sees(), projector.hears(), projector.widest_group(64));
@@ -69,7 +72,7 @@ pub fn mmproj(bytes: &[u8]) {
     for clip in clips {
         let pieces = prepare_picture(&clip, &source, &white, &MediaOptions::default(), &model);
         for piece in pieces.into_iter().flatten() {
-            if let Piece::Medium(medium) = piece {
+            if let PromptPiece::Medium(medium) = piece {
                 let _ = encode::build(&source, &clip, &medium.inputs);
             }
         }

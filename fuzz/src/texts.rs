@@ -4,14 +4,14 @@ use super::demo;
 use pumex::chat::{Request, Template};
 use pumex::gguf::{Gguf, Value};
 use pumex::text::Tokenizer;
-use pumex_grammar::{Piece, Source, Vocabulary};
+use pumex_grammar::{GrammarSource, TokenText, Vocabulary};
 use std::sync::{Arc, OnceLock};
 
 fn vocabulary() -> &'static Arc<Vocabulary> {
     static VOCABULARY: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     VOCABULARY.get_or_init(|| {
         let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
-        let pieces = bytes.iter().map(|b| Piece::Text(b)).chain([Piece::Special(b"</s>")]);
+        let pieces = bytes.iter().map(|b| TokenText::Text(b)).chain([TokenText::Special(b"</s>")]);
         Arc::new(Vocabulary::new(pieces, &[256]).expect("a small vocabulary"))
     })
 }
@@ -19,7 +19,7 @@ fn vocabulary() -> &'static Arc<Vocabulary> {
 /// GBNF, and a JSON schema: a matcher whose first masks can be had, or an error.
 pub fn grammar(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for source in [Source::Gbnf(text.to_string()), Source::JsonSchema(text.to_string())] {
+    for source in [GrammarSource::Gbnf(text.to_string()), GrammarSource::JsonSchema(text.to_string())] {
         let Ok(mut matcher) = vocabulary().matcher(&source) else { continue };
         for _ in 0..8 {
             let Ok(mask) = matcher.mask() else { break };

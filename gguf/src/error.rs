@@ -95,7 +95,7 @@ impl Error {
 ///
 /// # Errors
 /// There is not so much memory. `what` it is for is told.
-pub fn filled<T: Clone>(value: T, n: usize, what: &str) -> Result<Vec<T>> {
+pub fn try_filled_vec<T: Clone>(value: T, n: usize, what: &str) -> Result<Vec<T>> {
     let mut all = Vec::new();
     reserve(&mut all, n, what)?;
     all.resize(n, value);
@@ -105,7 +105,7 @@ pub fn filled<T: Clone>(value: T, n: usize, what: &str) -> Result<Vec<T>> {
 /// Makes room for `n` elements in all.
 ///
 /// # Errors
-/// As [`filled`].
+/// As [`try_filled_vec`].
 pub fn reserve<T>(all: &mut Vec<T>, n: usize, what: &str) -> Result<()> {
     let bytes = n as u128 * std::mem::size_of::<T>() as u128;
     let more = n.saturating_sub(all.len());
@@ -114,13 +114,13 @@ pub fn reserve<T>(all: &mut Vec<T>, n: usize, what: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{filled, reserve};
+    use super::{reserve, try_filled_vec};
 
     #[test]
     fn memory_that_is_not_there_is_an_error() {
-        assert_eq!(filled(7u32, 3, "a list").unwrap(), [7; 3]);
+        assert_eq!(try_filled_vec(7u32, 3, "a list").unwrap(), [7; 3]);
         for n in [usize::MAX, usize::MAX / 4, 1 << 60] {
-            let error = filled(0.0f32, n, "tensor t").unwrap_err().to_string();
+            let error = try_filled_vec(0.0f32, n, "tensor t").unwrap_err().to_string();
             assert!(
                 error.starts_with("out of memory: tensor t: ") && error.contains(&(n as u128 * 4).to_string()),
                 "{error}"

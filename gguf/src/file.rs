@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MOST_LINKS: usize = 40;
 
 /// Where data goes until it is whole.
-enum Place {
+enum TemporaryFile {
     /// A file without a name.
     Nameless,
     /// The temporary one, which goes unless it is put in the target's place.
@@ -25,12 +25,12 @@ enum Place {
 
 /// A file being written that will replace `target`, or what stands there and is no file.
 pub struct Replacing {
-    /// As it was named, for messages.
+    /// The path that the user gave, for messages.
     asked: PathBuf,
     /// What its links lead to.
     target: PathBuf,
     temporary: PathBuf,
-    place: Place,
+    place: TemporaryFile,
     out: BufWriter<File>,
 }
 
@@ -52,7 +52,7 @@ fn is_direct(meta: &Metadata) -> Option<bool> {
 
 /// What the links of a name lead to, which need not be there; none where they lead to what a process has open, which has no name
 /// to be replaced at.
-fn followed(target: &Path) -> std::io::Result<Option<PathBuf>> {
+fn resolve_links(target: &Path) -> std::io::Result<Option<PathBuf>> {
     let mut path = target.to_path_buf();
     for _ in 0..MOST_LINKS {
         if !path.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) {
@@ -77,11 +77,11 @@ fn folder(path: &Path) -> &Path {
 /// What the system says, or that `target` is a folder or another thing that cannot be written to in order.
 pub fn append(target: &Path) -> Result<File> {
     let found = std::fs::metadata(target).ok();
-    found.as_ref().map_or(Some(false), is_direct).ok_or_else(|| misplaced(target))?;
+    found.as_ref().map_or(Some(false), is_direct).ok_or_else(|| misplaced_error(target))?;
     OpenOptions::new().create(true).append(true).open(target).map_err(|e| Error::io(target, e))
 }
 
-fn misplaced(target: &Path) -> Error {
+fn misplaced_error(target: &Path) -> Error {
     let what = match target.is_dir() {
         true => "expected a file name, found a folder",
         false => "expected a file, a pipe or a device that takes characters, found something else",
@@ -124,25 +124,28 @@ impl Replacing {
     pub fn create(target: &Path) -> Result<Replacing> {
         let failed = |e: std::io::Error| Error::io(target, e);
         let found = std::fs::metadata(target).ok();
-        let direct = found.as_ref().map_or(Some(false), is_direct).ok_or_else(|| misplaced(target))?;
-        let place = if direct { None } else { followed(target).map_err(failed)? };
+        let direct = found.as_ref().map_or(Some(false), is_direct).ok_or_else(|| misplaced_error(target))?;
+        let place = if direct { None } else { resolve_links(target).map_err(failed)? };
         let Some(place) = place else {
             // Appending is what a shell's >> means, and no different where there is no end.
             let file = OpenOptions::new().append(true).open(target).map_err(failed)?;
-            return Ok(Self::new(target, target.to_path_buf(), PathBuf::new(), (file, Place::Direct)));
+            return Ok(Self::new(target, target.to_path_buf(), PathBuf::new(), (file, TemporaryFile::Direct)));
         };
         let folder = folder(&place);
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let temporary = folder.join(format!(".pumex.{}.{number}.part", std::process::id()));
         let opened = match nameless(folder) {
-            Some(file) => (file, Place::Nameless),
-            None => (OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?, Place::Named),
+            Some(file) => (file, TemporaryFile::Nameless),
+            None => (
+                OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?,
+                TemporaryFile::Named,
+            ),
         };
         Ok(Self::new(target, place, temporary, opened))
     }
 
-    fn new(asked: &Path, target: PathBuf, temporary: PathBuf, (file, place): (File, Place)) -> Replacing {
+    fn new(asked: &Path, target: PathBuf, temporary: PathBuf, (file, place): (File, TemporaryFile)) -> Replacing {
         Replacing { asked: asked.to_path_buf(), target, temporary, place, out: BufWriter::with_capacity(1 << 20, file) }
     }
 
@@ -164,7 +167,7 @@ impl Replacing {
 
     fn put(&mut self) -> std::io::Result<()> {
         self.out.flush()?;
-        if matches!(self.place, Place::Direct) {
+        if matches!(self.place, TemporaryFile::Direct) {
             return Ok(());
         }
         let file = self.out.get_ref();
@@ -175,12 +178,12 @@ impl Replacing {
             file.set_permissions(former.permissions())?;
         }
         file.sync_all()?;
-        if matches!(self.place, Place::Nameless) {
+        if matches!(self.place, TemporaryFile::Nameless) {
             name(file, &self.temporary)?;
-            self.place = Place::Named;
+            self.place = TemporaryFile::Named;
         }
         std::fs::rename(&self.temporary, &self.target)?;
-        self.place = Place::Direct;
+        self.place = TemporaryFile::Direct;
         // The new name must survive a crash too; some file systems cannot sync a folder, and that is their answer.
         let _ = File::open(folder(&self.target)).and_then(|folder| folder.sync_all());
         Ok(())
@@ -189,7 +192,7 @@ impl Replacing {
 
 impl Drop for Replacing {
     fn drop(&mut self) {
-        if matches!(self.place, Place::Named) {
+        if matches!(self.place, TemporaryFile::Named) {
             let _ = std::fs::remove_file(&self.temporary);
         }
     }

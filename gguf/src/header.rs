@@ -35,7 +35,7 @@ const REMOVED: &[(u32, &str)] = &[
 const INTERMEDIATE: &[(u32, &str)] = &[(9, "Q8_1"), (15, "Q8_K")];
 
 /// A type that tensors are stored in: name, elements per block, bytes per block.
-fn stored(id: u32) -> Option<(&'static str, u64, u64)> {
+fn storage_type(id: u32) -> Option<(&'static str, u64, u64)> {
     let number = NUMBERS.iter().find(|t| t.0 == id).map(|t| (t.1, 1, t.2));
     let format = || pumex_quant::find(id).map(|f| (f.name, f.block_len, f.block_bytes));
     let (name, block_len, block_bytes) = number.or_else(format)?;
@@ -45,7 +45,7 @@ fn stored(id: u32) -> Option<(&'static str, u64, u64)> {
 /// Name of a ggml tensor type, `unknown` if there is none of that id.
 pub fn type_name(id: u32) -> &'static str {
     let gone = || REMOVED.iter().chain(INTERMEDIATE).find(|t| t.0 == id).map(|t| t.1);
-    stored(id).map(|t| t.0).or_else(gone).unwrap_or("unknown")
+    storage_type(id).map(|t| t.0).or_else(gone).unwrap_or("unknown")
 }
 
 /// A tensor: name, shape, type, and where its bytes lie.
@@ -388,7 +388,7 @@ fn read_tensor(c: &mut Cursor<'_>, i: u64) -> Result<(Tensor, u64)> {
         let what = format!("tensor {name}: expected a type weights are stored in, found {}", type_name(type_id));
         return c.fail("type_not_storable", what);
     }
-    let Some((kind, block_len, block_bytes)) = stored(type_id) else {
+    let Some((kind, block_len, block_bytes)) = storage_type(type_id) else {
         return c.fail("unknown_tensor_type", format!("tensor {name}: expected a known type, found id {type_id}"));
     };
     let elements = dims.iter().try_fold(1u64, |n, d| if *d > MAX_DIM { None } else { n.checked_mul(*d) });

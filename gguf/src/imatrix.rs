@@ -14,7 +14,7 @@ const MAX_ENTRIES: u32 = 1 << 20;
 
 /// Importance of one matrix's columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct ImatrixEntry {
     /// Mean of squared activations, `[matrices, cols]`: one row per expert where there are experts.
     pub mean: Vec<f32>,
     /// Rows of `mean`.
@@ -27,7 +27,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imatrix {
     /// By GGUF tensor name.
-    pub entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<String, ImatrixEntry>,
     /// Texts it was made from.
     pub datasets: Vec<String>,
     /// Chunks of text seen.
@@ -101,7 +101,7 @@ impl Imatrix {
         if let Some(bad) = mean.iter().position(|m| !m.is_finite() || *m < 0.0) {
             return fail(path, format!("{name}: expected finite sums of squares, found {} at {bad}", mean[bad]));
         }
-        self.entries.insert(name.to_string(), Entry { mean, matrices, counts });
+        self.entries.insert(name.to_string(), ImatrixEntry { mean, matrices, counts });
         Ok(())
     }
 

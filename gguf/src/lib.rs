@@ -18,7 +18,7 @@ pub mod write;
 pub use header::{type_name, Tensor};
 pub use meta::{Meta, Strings, Value, ValueType};
 
-pub use crate::map::Access;
+pub use crate::map::FileAccess;
 
 use crate::map::Map;
 use std::ops::Deref;
@@ -62,14 +62,14 @@ impl Gguf {
     /// # Errors
     /// [`crate::Error::Io`], or [`crate::Error::File`] with a code that says what is malformed.
     pub fn open(path: &Path) -> Result<Gguf> {
-        Self::open_with(path, Access::default())
+        Self::open_with(path, FileAccess::default())
     }
 
-    /// Likewise, in that way.
+    /// Opens `path`, and the others of a split set, mapped or read as `access` says.
     ///
     /// # Errors
     /// As [`Gguf::open`]; memory that does not suffice for what is read.
-    pub fn open_with(path: &Path, access: Access) -> Result<Gguf> {
+    pub fn open_with(path: &Path, access: FileAccess) -> Result<Gguf> {
         let first = Self::parse(path, Bytes::Map(Map::open_with(path, access)?))?;
         split::complete(first, access)
     }
@@ -79,7 +79,7 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`].
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Gguf> {
-        split::complete(Self::parse(Path::new(name), Bytes::Static(bytes))?, Access::default())
+        split::complete(Self::parse(Path::new(name), Bytes::Static(bytes))?, FileAccess::default())
     }
 
     /// A model that is in no file: metadata, tensors with the index and byte of `made` that they start at, and these bytes.
@@ -106,7 +106,7 @@ impl Gguf {
         }
     }
 
-    /// The same file with this metadata in place of its own, for those who read it.
+    /// This file with `pairs` as metadata in place of its own, for those who read it.
     pub fn with_meta(mut self, pairs: Vec<(String, Value)>) -> Gguf {
         pairs.into_iter().for_each(|(key, value)| self.meta.set(key, value));
         self
@@ -175,7 +175,7 @@ impl Gguf {
     }
 
     /// The attached tensor of that name, with its index.
-    pub fn attached(&self, name: &str) -> Option<(usize, &Tensor)> {
+    pub fn find_attached(&self, name: &str) -> Option<(usize, &Tensor)> {
         let own = self.tensors.len() - self.attached;
         self.tensors.iter().enumerate().skip(own).find(|(_, t)| t.name == name)
     }

@@ -29,7 +29,7 @@ pub fn page_bytes() -> u64 {
 
 /// How a file's bytes come into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct FileAccess {
     /// They are read when the file is opened, so that it may change or go then; else it is mapped.
     pub read: bool,
     /// They are locked, so that the system never drops them or swaps them out; where it does not allow that, a warning says so.
@@ -46,7 +46,7 @@ struct Mapped {
     #[cfg(target_os = "linux")]
     watch: Option<sigbus::Watch>,
     map: memmap2::Mmap,
-    /// Of a file that was not read.
+    /// Identifies a file that is mapped; none where it was read.
     file: Option<Was>,
 }
 
@@ -81,14 +81,14 @@ impl Map {
     /// # Errors
     /// What the system says, or that the path is no regular file.
     pub fn open(path: &Path) -> Result<Map> {
-        Self::open_with(path, Access::default())
+        Self::open_with(path, FileAccess::default())
     }
 
-    /// Likewise, or reads it; all of it is there then.
+    /// Maps a regular file, or reads it, as `access` says; where it is read, all of it is there then.
     ///
     /// # Errors
     /// As [`Map::open`]; memory that does not suffice, a file that became shorter meanwhile.
-    pub fn open_with(path: &Path, access: Access) -> Result<Map> {
+    pub fn open_with(path: &Path, access: FileAccess) -> Result<Map> {
         let irregular = || Error::file(path, "not_gguf", "expected a regular file, found a directory, pipe or device");
         // Opening a pipe would wait for somebody who writes.
         if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
@@ -102,7 +102,7 @@ impl Map {
         if meta.len() == 0 {
             return Ok(Map(None));
         }
-        let map = if access.read { read(&file, path, meta.len())? } else { mapped(&file, path)? };
+        let map = if access.read { read(&file, path, meta.len())? } else { map_file(&file, path)? };
         #[cfg(target_os = "linux")]
         let watch = if access.read { None } else { sigbus::Watch::of(&map) };
         tracing::debug!("{}: {} bytes {}", path.display(), meta.len(), if access.read { "read" } else { "mapped" });
@@ -149,7 +149,7 @@ impl Map {
     }
 }
 
-fn mapped(file: &File, path: &Path) -> Result<memmap2::Mmap> {
+fn map_file(file: &File, path: &Path) -> Result<memmap2::Mmap> {
     // SAFETY: the map is read only; where another process changes the file while it is read, `Map::check` tells so of what was read.
     unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io(path, e))
 }

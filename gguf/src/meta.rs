@@ -86,7 +86,7 @@ pub enum Value {
     Nested(u64),
 }
 
-fn fixed<const N: usize>(raw: &[u8]) -> [u8; N] {
+fn to_array<const N: usize>(raw: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&raw[..N]);
     out
@@ -98,14 +98,14 @@ impl Value {
         match kind {
             ValueType::U8 => Value::U8(raw[0]),
             ValueType::I8 => Value::I8(raw[0] as i8),
-            ValueType::U16 => Value::U16(u16::from_le_bytes(fixed(raw))),
-            ValueType::I16 => Value::I16(i16::from_le_bytes(fixed(raw))),
-            ValueType::U32 => Value::U32(u32::from_le_bytes(fixed(raw))),
-            ValueType::I32 => Value::I32(i32::from_le_bytes(fixed(raw))),
-            ValueType::U64 => Value::U64(u64::from_le_bytes(fixed(raw))),
-            ValueType::I64 => Value::I64(i64::from_le_bytes(fixed(raw))),
-            ValueType::F32 => Value::F32(f32::from_le_bytes(fixed(raw))),
-            ValueType::F64 => Value::F64(f64::from_le_bytes(fixed(raw))),
+            ValueType::U16 => Value::U16(u16::from_le_bytes(to_array(raw))),
+            ValueType::I16 => Value::I16(i16::from_le_bytes(to_array(raw))),
+            ValueType::U32 => Value::U32(u32::from_le_bytes(to_array(raw))),
+            ValueType::I32 => Value::I32(i32::from_le_bytes(to_array(raw))),
+            ValueType::U64 => Value::U64(u64::from_le_bytes(to_array(raw))),
+            ValueType::I64 => Value::I64(i64::from_le_bytes(to_array(raw))),
+            ValueType::F32 => Value::F32(f32::from_le_bytes(to_array(raw))),
+            ValueType::F64 => Value::F64(f64::from_le_bytes(to_array(raw))),
             ValueType::Bool => Value::Bool(raw[0] == 1),
             ValueType::String | ValueType::Array => Value::Nested(0),
         }

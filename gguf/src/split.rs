@@ -1,7 +1,7 @@
 //! Split sets: the first file names how many there are; the others are opened and checked against it.
 
 use super::{Bytes, Gguf};
-use crate::map::{Access, Map};
+use crate::map::{FileAccess, Map};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn part_path(first: &Path, no: u32, count: u32) -> Option<PathBuf> {
 }
 
 /// Opens the further files if `first` says there are any.
-pub(super) fn complete(mut first: Gguf, access: Access) -> Result<Gguf> {
+pub(super) fn complete(mut first: Gguf, access: FileAccess) -> Result<Gguf> {
     let path = first.path.clone();
     let fail = |code, what: String| Err(Error::file(&path, code, what));
     let Some(count) = first.meta.opt_u32("split.count")? else {
@@ -46,7 +46,7 @@ pub(super) fn complete(mut first: Gguf, access: Access) -> Result<Gguf> {
     Ok(first)
 }
 
-fn add(first: &mut Gguf, (path, access): (&Path, Access), no: u32, count: u32) -> Result<()> {
+fn add(first: &mut Gguf, (path, access): (&Path, FileAccess), no: u32, count: u32) -> Result<()> {
     let fail = |code, what: String| Err(Error::file(path, code, what));
     if !path.exists() {
         return fail("split_missing", format!("expected part {} of {count} here, found no file", no + 1));

@@ -1,6 +1,6 @@
 //! Grammars of replies that call tools: free text up to a call's mark, then a known function's name and arguments of its schema.
 //!
-//! Which ways of writing calls are constrained ([`Kind`]):
+//! Which ways of writing calls are constrained ([`CallNotation`]):
 //!
 //! | kind | |
 //! |---|---|
@@ -17,17 +17,17 @@ mod harmony;
 mod notation;
 mod writer;
 
-use crate::{source, Error, Result, Source, Vocabulary};
+use crate::{source, Error, GrammarSource, Result, Vocabulary};
 use notation::{Notation, Values};
-use pumex_chat::reply::{Calls, Format, Kind, Names, Section};
+use pumex_chat::reply::{CallNotation, Calls, Format, Names, Section};
 use serde_json::{json, Value};
 use std::fmt::Write;
-use writer::{call_schema, is_text, listed, pattern, properties, regex, Writer};
+use writer::{call_schema, is_text, pattern, properties, regex, schema_enum, LarkWriter};
 
 /// Which calls a reply may or must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model calls functions or answers, whichever it likes.
     #[default]
     Auto,
     /// None: the model is not told of any function.
@@ -51,7 +51,7 @@ const NUMBERED: &[&str] = &["kimi-k3"];
 const NOT_JSON: &[&str] = &["lfm2"];
 
 /// What a request's tools are: names and schemas of their arguments.
-fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
+fn functions(tools: &Value, choice: &CallConstraint) -> Result<Vec<(String, Value)>> {
     let wrong = || Error::new("tools: expected a list of functions with names");
     let mut known = Vec::new();
     for tool in tools.as_array().ok_or_else(wrong)? {
@@ -60,7 +60,7 @@ fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
         let given = function.get("parameters").filter(|p| !p.is_null() && **p != json!({}));
         // A function without parameters has none.
         let schema = given.cloned().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        known.push((name.to_string(), source::bounded(schema)?));
+        known.push((name.to_string(), source::check_limits(schema)?));
     }
     if let Some(allowed) = choice.allowed {
         known.retain(|(name, _)| allowed.contains(name));
@@ -76,7 +76,7 @@ fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
 
 /// What is asked of a reply's calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice<'a> {
+pub struct CallConstraint<'a> {
     /// Which there may or must be.
     pub calls: &'a ToolChoice,
     /// Names of the functions that may be called; none: all.
@@ -90,11 +90,11 @@ pub struct Choice<'a> {
 impl Vocabulary {
     /// Arguments of a function, of a schema that can be held to: those of an object.
     fn arguments(&self, name: &str, given: &Value, dropped: &mut Vec<String>) -> Value {
-        let found = self.holdable(&rooted(given), false);
+        let found = self.holdable(&root_schema(given), false);
         match found {
             Ok(normal) => {
                 dropped.extend(normal.dropped.into_iter().map(|what| format!("function {name:?}: {what}")));
-                inlined(normal.schema)
+                inline_reference(normal.schema)
             }
             Err(error) => {
                 let why = error.to_string();
@@ -110,7 +110,12 @@ impl Vocabulary {
     ///
     /// # Errors
     /// Tools that are no list of functions; a function that is chosen but not there.
-    pub fn calls(&self, format: &Format, tools: &Value, choice: Choice) -> Result<Option<(Source, Vec<String>)>> {
+    pub fn calls(
+        &self,
+        format: &Format,
+        tools: &Value,
+        choice: CallConstraint,
+    ) -> Result<Option<(GrammarSource, Vec<String>)>> {
         let mut known = functions(tools, &choice)?;
         if known.is_empty() || *choice.calls == ToolChoice::None {
             return Ok(None);
@@ -123,23 +128,23 @@ impl Vocabulary {
         Ok(self.reply(format, known, choice).map(|source| (source, dropped)))
     }
 
-    fn reply(&self, format: &Format, known: Vec<(String, Value)>, choice: Choice) -> Option<Source> {
+    fn reply(&self, format: &Format, known: Vec<(String, Value)>, choice: CallConstraint) -> Option<GrammarSource> {
         let must = *choice.calls != ToolChoice::Auto;
         // A function that is named is called once.
         let parallel = choice.parallel && !matches!(choice.calls, ToolChoice::Function(_));
-        let mut w = Writer::new(self, known);
+        let mut w = LarkWriter::new(self, known);
         let (sections, bare) = match &format.calls {
             Calls::None => return None,
             Calls::Harmony => {
                 let start = harmony::reply(&mut w, choice.calls);
-                return Some(Source::Lark(format!("start: {start}\n{}", w.out)));
+                return Some(GrammarSource::Lark(format!("start: {start}\n{}", w.out)));
             }
             Calls::Sections { sections, bare } => (sections, bare),
         };
         if let Some(names) = bare {
             let call = json_call(&mut w, &format.name, names, false);
             let free = if must { "" } else { " | FREE?" };
-            return Some(Source::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out)));
+            return Some(GrammarSource::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out)));
         }
         let found = sections.iter().find_map(|s| Some((s, section_body(&mut w, &format.name, s, parallel)?)));
         let (section, body) = found?;
@@ -166,7 +171,7 @@ impl Vocabulary {
             let piece = if others.is_empty() { String::new() } else { format!("(TEXT? {others})* ") };
             format!("{piece}( TEXT? | {lead} {one} {again} SPACE? )")
         };
-        Some(Source::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out)))
+        Some(GrammarSource::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out)))
     }
 
     /// The grammar of a whole reply of which `source` is the answer, and what of it is not held to: the same, where no marks stand
@@ -174,13 +179,13 @@ impl Vocabulary {
     ///
     /// # Errors
     /// A grammar that cannot be read.
-    pub fn answer(&self, format: &Format, source: &Source) -> Result<(Source, Vec<String>)> {
-        let (source, dropped) = self.held(source)?;
+    pub fn answer(&self, format: &Format, source: &GrammarSource) -> Result<(GrammarSource, Vec<String>)> {
+        let (source, dropped) = self.split_unenforced(source)?;
         if format.calls != Calls::Harmony {
             return Ok((source, dropped));
         }
-        let mut w = Writer::new(self, Vec::new());
-        let thought = harmony::thought(&mut w);
+        let mut w = LarkWriter::new(self, Vec::new());
+        let thought = harmony::write_reasoning(&mut w);
         let head = w.mark("<|channel|>final<|message|>");
         let lark = format!(
             "start: {thought}{{0,{}}} {head} answer\n{}{}",
@@ -188,12 +193,12 @@ impl Vocabulary {
             w.out,
             source.as_rule("answer", self)?
         );
-        Ok((Source::Lark(lark), dropped))
+        Ok((GrammarSource::Lark(lark), dropped))
     }
 }
 
 /// A schema of arguments: those of a function are an object's.
-fn rooted(given: &Value) -> Value {
+fn root_schema(given: &Value) -> Value {
     match given {
         Value::Object(map) => {
             let mut map = map.clone();
@@ -205,7 +210,7 @@ fn rooted(given: &Value) -> Value {
 }
 
 /// The schema with its properties in sight, where its whole is a reference: most ways of writing calls go by them.
-fn inlined(schema: Value) -> Value {
+fn inline_reference(schema: Value) -> Value {
     let has_own = ["properties", "anyOf", "allOf"].iter().any(|key| schema.get(*key).is_some());
     let target = schema["$ref"].as_str().and_then(|name| schema.pointer(name.strip_prefix('#')?));
     match target.filter(|target| target.is_object() && !has_own) {
@@ -219,20 +224,25 @@ fn inlined(schema: Value) -> Value {
 }
 
 /// Calls of a section, if their notation has a grammar.
-fn section_body(w: &mut Writer, format: &str, section: &Section, parallel: bool) -> Option<String> {
+fn section_body(w: &mut LarkWriter, format: &str, section: &Section, parallel: bool) -> Option<String> {
     // Of a section's kinds the first that has a grammar; the parser takes any of them.
     section.kinds.iter().find_map(|kind| body(w, format, kind, (section, parallel)))
 }
 
-fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Section, bool)) -> Option<String> {
+fn body(
+    w: &mut LarkWriter,
+    format: &str,
+    kind: &CallNotation,
+    (section, parallel): (&Section, bool),
+) -> Option<String> {
     let closed = !section.close.is_empty();
     Some(match kind {
-        Kind::Json(_) if NOT_JSON.contains(&format) => return None,
-        Kind::Json(names) => {
+        CallNotation::Json(_) if NOT_JSON.contains(&format) => return None,
+        CallNotation::Json(names) => {
             let one = json_call(w, format, names, LISTS.contains(&format) && parallel);
             format!("SPACE? {one}{}", if closed { " SPACE?" } else { "" })
         }
-        Kind::Named { open, skip, end, close, qualified, .. } => {
+        CallNotation::Named { open, skip, end, close, qualified, .. } => {
             let calls = w.each_tool(|w, name, schema| {
                 let skipped = if skip.is_empty() { String::new() } else { format!("function{skip}") };
                 let head = match qualified {
@@ -243,7 +253,7 @@ fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Sectio
             });
             many(&calls, parallel && closed && !open.is_empty())
         }
-        Kind::Params { open, end, param, key_end, param_close, close, lines } => {
+        CallNotation::Params { open, end, param, key_end, param_close, close, lines } => {
             let line = if *lines { "\n" } else { "" };
             let calls = w.each_tool(|w, name, schema| {
                 let head = match NUMBERED.contains(&format) {
@@ -266,17 +276,17 @@ fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Sectio
             });
             format!("SPACE? {}", many(&format!("{calls} SPACE?"), parallel && closed && !open.is_empty()))
         }
-        Kind::Pairs => w.each_tool(|w, name, schema| {
+        CallNotation::Pairs => w.each_tool(|w, name, schema| {
             let key =
                 |key: &str, _: &Value| [format!("<arg_key>{key}</arg_key>\n<arg_value>"), "</arg_value>".to_string()];
             let body = params(w, schema, "", &key);
             format!("{} {body}", w.mark(&format!("{name}\n")))
         }),
-        Kind::Braces { quote } => w.each_tool(|w, name, schema| {
+        CallNotation::Braces { quote } => w.each_tool(|w, name, schema| {
             let arguments = Values::new(w, Notation::Braces(quote), schema).arguments();
             format!("{} {arguments} \"}}\"", w.mark(&format!("{name}{{")))
         }),
-        Kind::Python => {
+        CallNotation::Python => {
             let calls = w.each_tool(|w, name, schema| {
                 let arguments = Values::new(w, Notation::Python, schema).arguments();
                 format!("{} {arguments} \")\"", w.mark(&format!("{name}(")))
@@ -284,7 +294,7 @@ fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Sectio
             let again = if parallel { format!("(/, ?/ {calls})*") } else { String::new() };
             format!("SPACE? \"[\" {calls} {again} \"]\" SPACE?")
         }
-        Kind::Tags { prefix } => {
+        CallNotation::Tags { prefix } => {
             let calls = w.each_tool(|w, name, schema| {
                 let arguments = Values::new(w, Notation::Tags(prefix), schema).arguments();
                 let [open, close] =
@@ -293,7 +303,7 @@ fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Sectio
             });
             format!("SPACE? {}", many(&calls, parallel))
         }
-        Kind::Code => return None,
+        CallNotation::Code => return None,
     })
 }
 
@@ -314,7 +324,7 @@ fn kind_of(schema: &Value) -> &str {
     }
 }
 
-fn json_call(w: &mut Writer, format: &str, names: &Names, list: bool) -> String {
+fn json_call(w: &mut LarkWriter, format: &str, names: &Names, list: bool) -> String {
     let keys = KEYS.iter().find(|(name, _)| *name == format).map_or(["name", "arguments"], |(_, keys)| *keys);
     let keys = (!names.short).then_some(keys);
     let mut all = Vec::new();
@@ -333,13 +343,13 @@ fn json_call(w: &mut Writer, format: &str, names: &Names, list: bool) -> String 
 }
 
 /// Properties in the schema's order, each between the marks of its key.
-fn params(w: &mut Writer, schema: &Value, line: &str, marks: &dyn Fn(&str, &Value) -> [String; 2]) -> String {
+fn params(w: &mut LarkWriter, schema: &Value, line: &str, marks: &dyn Fn(&str, &Value) -> [String; 2]) -> String {
     let mut out = Vec::new();
     for (key, value, must) in properties(schema) {
         let [open, close] = marks(key, value);
         let open = w.mark(&format!("{open}{line}"));
         let close = format!("{line}{close}");
-        let body = match listed(value).filter(|_| is_text(value)) {
+        let body = match schema_enum(value).filter(|_| is_text(value)) {
             Some(all) => {
                 let all: Vec<String> = all.iter().map(|t| format!("/{}/", regex(t))).collect();
                 format!("( {} ) {}", all.join(" | "), w.mark(&close))

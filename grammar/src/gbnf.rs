@@ -25,11 +25,11 @@ type Class = Vec<(u32, u32)>;
 struct Expr {
     /// Different for all items of a grammar.
     id: usize,
-    kind: Kind,
+    kind: ItemKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ItemKind {
     /// One character of the class of this number.
     Chars(usize),
     /// The token of an id, or any other one.
@@ -48,16 +48,16 @@ impl Expr {
     /// The items that it is made of.
     fn parts(&self) -> &[Expr] {
         match &self.kind {
-            Kind::Seq(parts) | Kind::Alt(parts) => parts,
-            Kind::Repeat(part, ..) => std::slice::from_ref(part),
-            Kind::Chars(_) | Kind::Token { .. } | Kind::Rule(_) => &[],
+            ItemKind::Seq(parts) | ItemKind::Alt(parts) => parts,
+            ItemKind::Repeat(part, ..) => std::slice::from_ref(part),
+            ItemKind::Chars(_) | ItemKind::Token { .. } | ItemKind::Rule(_) => &[],
         }
     }
 }
 
 /// Rules; that of number 0 says what the whole text is.
 #[derive(Debug)]
-struct Rules {
+struct GrammarRules {
     bodies: Vec<Expr>,
     classes: Vec<Class>,
 }
@@ -76,20 +76,20 @@ pub(crate) fn to_lark(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result
 }
 
 /// Whether rule 0 has an end.
-fn derives_something(rules: &Rules) -> bool {
+fn derives_something(rules: &GrammarRules) -> bool {
     fn ends(expr: &Expr, known: &[bool]) -> bool {
         match &expr.kind {
-            Kind::Chars(_) | Kind::Token { .. } => true,
-            Kind::Rule(rule) => known[*rule],
-            Kind::Seq(parts) => parts.iter().all(|part| ends(part, known)),
-            Kind::Alt(parts) => parts.iter().any(|part| ends(part, known)),
-            Kind::Repeat(part, least, _) => *least == 0 || ends(part, known),
+            ItemKind::Chars(_) | ItemKind::Token { .. } => true,
+            ItemKind::Rule(rule) => known[*rule],
+            ItemKind::Seq(parts) => parts.iter().all(|part| ends(part, known)),
+            ItemKind::Alt(parts) => parts.iter().any(|part| ends(part, known)),
+            ItemKind::Repeat(part, least, _) => *least == 0 || ends(part, known),
         }
     }
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); rules.bodies.len()];
     for (rule, body) in rules.bodies.iter().enumerate() {
         each(body, &mut |expr| {
-            if let Kind::Rule(used) = expr.kind {
+            if let ItemKind::Rule(used) = expr.kind {
                 users[used].push(rule);
             }
         });

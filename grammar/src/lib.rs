@@ -1,6 +1,6 @@
 //! What a text may be: grammars and JSON schemas as masks over a model's vocabulary.
 //!
-//! A [`Vocabulary`] knows the bytes of every token. [`Vocabulary::matcher`] compiles a [`Source`] into a [`Matcher`], which follows
+//! A [`Vocabulary`] knows the bytes of every token. [`Vocabulary::matcher`] compiles a [`GrammarSource`] into a [`Matcher`], which follows
 //! one text: it says which ids may come next, and takes the one that came. The automata are those of the crate `llguidance`; its limits
 //! are set here, so that any source ends within bounded time and memory, with a matcher or an error.
 
@@ -14,10 +14,10 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{Choice, ToolChoice};
+pub use calls::{CallConstraint, ToolChoice};
 pub use matcher::Matcher;
-pub use source::Source;
-pub use vocabulary::{Piece, Vocabulary};
+pub use source::GrammarSource;
+pub use vocabulary::{TokenText, Vocabulary};
 
 /// Why there is no matcher, or no next id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Error {
     }
 
     /// What the crate below says, without its state and where it was.
-    fn below(what: &str, error: &str) -> Error {
+    fn from_matcher_error(what: &str, error: &str) -> Error {
         let end = ["\n<non-verbose/>", "\n<backtrace>", "\n<state>"].iter().filter_map(|mark| error.find(mark)).min();
         let text: String = error[..end.unwrap_or(error.len())].chars().take(1000).collect();
         Error(format!("{what}: {}", text.trim_end()))

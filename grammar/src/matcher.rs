@@ -16,13 +16,13 @@ impl Matcher {
         Matcher { vocabulary, inner, dropped: Arc::from([]) }
     }
 
-    /// The same, of a source of which that is not held to.
-    pub fn without(self, dropped: Vec<String>) -> Matcher {
+    /// This matcher, of a source of which `dropped` is not enforced.
+    pub fn with_unenforced(self, dropped: Vec<String>) -> Matcher {
         Matcher { dropped: dropped.into(), ..self }
     }
 
     /// What of its source is not held to, in words.
-    pub fn dropped(&self) -> &[String] {
+    pub fn unenforced(&self) -> &[String] {
         &self.dropped
     }
 
@@ -31,7 +31,8 @@ impl Matcher {
     /// # Errors
     /// A grammar that allows nothing more and has no end here; one over the limits.
     pub fn mask(&mut self) -> Result<Vec<u32>> {
-        let found = self.inner.compute_mask_or_eos().map_err(|e| Error::below("grammar", &e.to_string()))?;
+        let found =
+            self.inner.compute_mask_or_eos().map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))?;
         let mut words = found.as_slice().to_vec();
         words.resize(self.vocabulary.len().div_ceil(32), 0);
         for (twin, first) in &self.vocabulary.twins {
@@ -53,7 +54,10 @@ impl Matcher {
             return Ok(());
         }
         let first = self.vocabulary.twins.get(&id).copied().unwrap_or(id);
-        let taken = self.inner.try_consume_tokens(&[first]).map_err(|e| Error::below("grammar", &e.to_string()))?;
+        let taken = self
+            .inner
+            .try_consume_tokens(&[first])
+            .map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))?;
         match taken {
             1 => Ok(()),
             _ => Err(Error::new(format!("grammar: expected an id that is allowed, found {id}"))),
@@ -65,7 +69,7 @@ impl Matcher {
     /// # Errors
     /// Fewer ids than that.
     pub fn rollback(&mut self, n: usize) -> Result<()> {
-        self.inner.rollback(n).map_err(|e| Error::below("grammar", &e.to_string()))
+        self.inner.rollback(n).map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))
     }
 
     /// Whether the text may end here.
@@ -73,7 +77,7 @@ impl Matcher {
     /// # Errors
     /// A matcher that has failed.
     pub fn is_complete(&mut self) -> Result<bool> {
-        self.inner.is_accepting().map_err(|e| Error::below("grammar", &e.to_string()))
+        self.inner.is_accepting().map_err(|e| Error::from_matcher_error("grammar", &e.to_string()))
     }
 
     /// Whether the text must end here.

@@ -3,17 +3,17 @@
 //! Annotations, unknown formats and keywords without effect go; references are read as RFC 6901 has them, and become definitions of one
 //! list; objects that name properties and do not speak of others have no others. What cannot be held to is left out, and told.
 
-mod beside;
 mod bounds;
 mod keywords;
 mod patterns;
 mod references;
+mod siblings;
 
 use crate::{Error, Result};
-use beside::{is_any, is_nullable, nullable};
-use keywords::Kept;
+use keywords::KeywordRule;
 use references::References;
 use serde_json::{json, Map, Value};
+use siblings::{is_any, is_nullable, nullable};
 
 /// Names of types.
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
@@ -123,7 +123,7 @@ impl Walk<'_> {
         }
         self.counts(at, &mut out, open);
         patterns::seconds(&mut out);
-        self.beside(map, at, &mut out);
+        self.merge_siblings(map, at, &mut out);
         if is_nullable(map) {
             return Ok(nullable(out));
         }
@@ -158,9 +158,9 @@ impl Walk<'_> {
         (map, out): (&Map<String, Value>, &mut Map<String, Value>),
         open: bool,
     ) -> Result<()> {
-        let inner = |name: &str| format!("{at}/{}/{}", escaped(key), escaped(name));
-        match Kept::of(key) {
-            Kept::Schemas => {
+        let inner = |name: &str| format!("{at}/{}/{}", escape_pointer(key), escape_pointer(name));
+        match KeywordRule::of(key) {
+            KeywordRule::Schemas => {
                 let Value::Object(all) = value else { return Err(wrong(at, key, "an object", value)) };
                 let mut made = Map::new();
                 for (name, one) in all {
@@ -172,10 +172,10 @@ impl Walk<'_> {
                 }
                 out.insert(key.clone(), made.into());
             }
-            Kept::Schema => {
+            KeywordRule::Schema => {
                 out.insert(key.clone(), self.schema(value, &format!("{at}/{key}"), false)?);
             }
-            Kept::Same => {
+            KeywordRule::Same => {
                 let Value::Array(all) = value else { return Err(wrong(at, key, "a list", value)) };
                 let mut made = Vec::new();
                 for (i, one) in all.iter().enumerate() {
@@ -197,7 +197,7 @@ impl Walk<'_> {
                     out.insert(name.into(), all.into());
                 }
             }
-            Kept::Reference => match value.as_str().and_then(|name| self.references.find(self.whole, name)) {
+            KeywordRule::Reference => match value.as_str().and_then(|name| self.references.find(self.whole, name)) {
                 Some(target) => {
                     // References into what is being read have nothing beside them.
                     let name = self.references.name(&target, open || map.contains_key("properties"));
@@ -209,18 +209,18 @@ impl Walk<'_> {
                 }
                 None => self.drop(at, key, &format!("is not held to: {value} is nowhere in the schema")),
             },
-            Kept::Text => self.text(key, value, at, out)?,
-            Kept::Values => match value {
+            KeywordRule::Text => self.text(key, value, at, out)?,
+            KeywordRule::Values => match value {
                 Value::Array(all) if !all.is_empty() => drop(out.insert(key.clone(), value.clone())),
                 Value::Array(_) => self.drop(at, key, "is not held to: it lists nothing"),
                 other => return Err(wrong(at, key, "a list", other)),
             },
-            Kept::Constant => drop(out.insert(key.clone(), value.clone())),
-            Kept::Count => match count(value) {
+            KeywordRule::Constant => drop(out.insert(key.clone(), value.clone())),
+            KeywordRule::Count => match count(value) {
                 Some(n) => drop(out.insert(key.clone(), n.into())),
                 None => self.drop(at, key, "is not held to: it is no count"),
             },
-            Kept::Required => {
+            KeywordRule::Required => {
                 // An older draft has a truth value at the property.
                 let names = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 let names: Vec<Value> = names.iter().filter(|name| name.is_string()).cloned().collect();
@@ -228,8 +228,8 @@ impl Walk<'_> {
                     out.insert(key.clone(), names.into());
                 }
             }
-            Kept::Elsewhere | Kept::Nothing => {}
-            Kept::Unheld => {
+            KeywordRule::Elsewhere | KeywordRule::Nothing => {}
+            KeywordRule::Unheld => {
                 let held = key == "not" && keywords::left(map, None).is_some();
                 if !held && !keywords::says_nothing(key, value) {
                     self.drop(at, key, "is not held to");
@@ -345,7 +345,7 @@ fn count(value: &Value) -> Option<u64> {
 }
 
 /// A name within a JSON pointer.
-fn escaped(name: &str) -> String {
+fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 

@@ -20,12 +20,12 @@ const WHITE_SPACE: &str = r"( |\n[ \t]{0,40})?";
 
 /// Text that says what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum GrammarSource {
     /// llama.cpp's notation; rule `root` is the whole.
     Gbnf(String),
     /// A JSON text of a schema, as generators write it.
     JsonSchema(String),
-    /// The same, of a schema that [`Vocabulary::held`] made.
+    /// A JSON text of a schema that [`Vocabulary::split_unenforced`] made.
     Held(String),
     /// Any JSON object.
     JsonObject,
@@ -35,15 +35,15 @@ pub enum Source {
     Lark(String),
 }
 
-impl Source {
+impl GrammarSource {
     fn text(&self) -> &str {
         match self {
-            Source::Gbnf(text)
-            | Source::JsonSchema(text)
-            | Source::Held(text)
-            | Source::Regex(text)
-            | Source::Lark(text) => text,
-            Source::JsonObject => "",
+            GrammarSource::Gbnf(text)
+            | GrammarSource::JsonSchema(text)
+            | GrammarSource::Held(text)
+            | GrammarSource::Regex(text)
+            | GrammarSource::Lark(text) => text,
+            GrammarSource::JsonObject => "",
         }
     }
 
@@ -56,9 +56,9 @@ impl Source {
     /// What it is, for errors.
     fn name(&self) -> &'static str {
         match self {
-            Source::JsonSchema(_) | Source::Held(_) | Source::JsonObject => "JSON schema",
-            Source::Regex(_) => "regular expression",
-            Source::Gbnf(_) | Source::Lark(_) => "grammar",
+            GrammarSource::JsonSchema(_) | GrammarSource::Held(_) | GrammarSource::JsonObject => "JSON schema",
+            GrammarSource::Regex(_) => "regular expression",
+            GrammarSource::Gbnf(_) | GrammarSource::Lark(_) => "grammar",
         }
     }
 
@@ -69,21 +69,23 @@ impl Source {
             return Err(Error::new(what));
         }
         Ok(match self {
-            Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
-            Source::JsonSchema(text) | Source::Held(text) => TopLevelGrammar::from_json_schema(spaced(parsed(text)?)),
-            Source::JsonObject => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
-            Source::Regex(text) => TopLevelGrammar::from_regex(text),
-            Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            GrammarSource::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
+            GrammarSource::JsonSchema(text) | GrammarSource::Held(text) => {
+                TopLevelGrammar::from_json_schema(bound_whitespace(parse_json(text)?))
+            }
+            GrammarSource::JsonObject => TopLevelGrammar::from_json_schema(bound_whitespace(json!({"type": "object"}))),
+            GrammarSource::Regex(text) => TopLevelGrammar::from_regex(text),
+            GrammarSource::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         })
     }
 }
 
-fn parsed(text: &str) -> Result<Value> {
-    bounded(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
+fn parse_json(text: &str) -> Result<Value> {
+    check_limits(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
 }
 
 /// A schema that is not over the limits.
-pub(crate) fn bounded(schema: Value) -> Result<Value> {
+pub(crate) fn check_limits(schema: Value) -> Result<Value> {
     match values(&schema) {
         found if found > MAX_VALUES => {
             Err(Error::new(format!("JSON schema: expected at most {MAX_VALUES} values, found {found}")))
@@ -102,7 +104,7 @@ fn values(value: &Value) -> usize {
 }
 
 /// The schema with bounded white space, unless it says how much.
-pub(crate) fn spaced(mut schema: Value) -> Value {
+pub(crate) fn bound_whitespace(mut schema: Value) -> Value {
     if schema == Value::Bool(true) {
         schema = json!({});
     }
@@ -113,17 +115,19 @@ pub(crate) fn spaced(mut schema: Value) -> Value {
     schema
 }
 
-impl Source {
+impl GrammarSource {
     /// Lark in which it is the rule of a name.
     pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
         let lark = match self {
-            Source::JsonSchema(text) | Source::Held(text) => {
-                return Ok(format!("{name}: %json {}\n", spaced(parsed(text)?)))
+            GrammarSource::JsonSchema(text) | GrammarSource::Held(text) => {
+                return Ok(format!("{name}: %json {}\n", bound_whitespace(parse_json(text)?)))
             }
-            Source::JsonObject => return Ok(format!("{name}: %json {}\n", spaced(json!({"type": "object"})))),
-            Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
-            Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
-            Source::Lark(text) => text.clone(),
+            GrammarSource::JsonObject => {
+                return Ok(format!("{name}: %json {}\n", bound_whitespace(json!({"type": "object"}))))
+            }
+            GrammarSource::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
+            GrammarSource::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
+            GrammarSource::Lark(text) => text.clone(),
         };
         let whole = lark.lines().map(|line| match line.strip_prefix("start:") {
             Some(body) => format!("{name}:{body}\n"),
@@ -192,7 +196,7 @@ impl Vocabulary {
             if Instant::now() > end {
                 return Err(format!("expected to be compiled within {LONGEST:?}, found more"));
             }
-            let grammar = TopLevelGrammar::from_json_schema(spaced(schema.clone()));
+            let grammar = TopLevelGrammar::from_json_schema(bound_whitespace(schema.clone()));
             self.factory.create_parser(grammar).map(|_| ()).map_err(|e| e.to_string())
         };
         let first = schema::normal(given, None, strict)?;
@@ -203,39 +207,40 @@ impl Vocabulary {
         let second = schema::normal(given, Some(&tries), strict)?;
         match compile(&second.schema) {
             Ok(_) => Ok(second),
-            Err(error) => Err(Error::below("JSON schema", &error)),
+            Err(error) => Err(Error::from_matcher_error("JSON schema", &error)),
         }
     }
 
-    /// The same of a source; those that are no schemas are as they were.
+    /// A source that can be held to, and what of the given one it does not say; sources that are no schemas stay as they were.
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`].
-    pub fn held(&self, source: &Source) -> Result<(Source, Vec<String>)> {
-        let Source::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
+    pub fn split_unenforced(&self, source: &GrammarSource) -> Result<(GrammarSource, Vec<String>)> {
+        let GrammarSource::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
         let len = text.len();
         if len > MAX_SOURCE {
             return Err(Error::new(format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", source.name())));
         }
-        let given = parsed(text)?;
+        let given = parse_json(text)?;
         let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given, true))?;
-        Ok((Source::Held(schema.to_string()), dropped))
+        Ok((GrammarSource::Held(schema.to_string()), dropped))
     }
 
     /// Compiles a source into a matcher of a new text.
     ///
     /// # Errors
     /// Where the source is wrong; one over the limits; one that allows nothing.
-    pub fn matcher(self: &Arc<Self>, source: &Source) -> Result<Matcher> {
+    pub fn matcher(self: &Arc<Self>, source: &GrammarSource) -> Result<Matcher> {
         self.matcher_within(source, LONGEST)
     }
 
-    /// Likewise, in so much time at most, about: parts of the compiler that are bounded otherwise go on to their end.
+    /// Compiles a source into a matcher of a new text, in `longest` at most, about: parts of the compiler that are bounded otherwise go on
+    /// to their end.
     ///
     /// # Errors
     /// As [`Vocabulary::matcher`]; a source that takes longer.
-    pub fn matcher_within(self: &Arc<Self>, source: &Source, longest: Duration) -> Result<Matcher> {
-        let (source, dropped) = self.held(source)?;
+    pub fn matcher_within(self: &Arc<Self>, source: &GrammarSource, longest: Duration) -> Result<Matcher> {
+        let (source, dropped) = self.split_unenforced(source)?;
         let source = &source;
         let watch = Watch::default();
         let in_time = || match watch.is_over() {
@@ -251,10 +256,10 @@ impl Vocabulary {
             let mut matcher = llguidance::Matcher::new(parser).into_cancellable();
             watch.watch(&matcher);
             match matcher.get_error() {
-                Some(error) => Err(Error::below(source.name(), &error)),
+                Some(error) => Err(Error::from_matcher_error(source.name(), &error)),
                 None => {
                     matcher.compute_mask_or_eos().map_err(|e| {
-                        let error = Error::below(source.name(), &e.to_string());
+                        let error = Error::from_matcher_error(source.name(), &e.to_string());
                         if matcher.stop_reason() == llguidance::api::StopReason::InternalError
                             && error.0.contains("NoExtension")
                         {
@@ -265,7 +270,8 @@ impl Vocabulary {
                     })?;
                     let tried = matcher.clone();
                     watch.watch(&tried);
-                    try_some(Matcher::new(self.clone(), tried)).map_err(|e| Error::below(source.name(), &e.0))?;
+                    try_some(Matcher::new(self.clone(), tried))
+                        .map_err(|e| Error::from_matcher_error(source.name(), &e.0))?;
                     Ok(Matcher::new(self.clone(), matcher))
                 }
             }
@@ -283,7 +289,7 @@ impl Vocabulary {
                 watch.end();
             }
             let compiled = run.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")));
-            in_time().and(compiled).map(|matcher| matcher.without(dropped))
+            in_time().and(compiled).map(|matcher| matcher.with_unenforced(dropped))
         })
     }
 }

@@ -14,12 +14,13 @@ type Rewritings = &'static [(&'static str, &'static [&'static str])];
 fn vocabulary() -> Arc<Vocabulary> {
     let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
     let longer: [&[u8]; 8] = [b"\":", b"ab", b"abc", b"true", b"{\"", b"12", b"\xc3\xa9t", b"a"];
-    let pieces = bytes.iter().map(|b| Piece::Text(b)).chain([Piece::Special(b"</s>"), Piece::Special(b"<tool>")]);
-    Arc::new(Vocabulary::new(pieces.chain(longer.map(Piece::Text)), &[END]).unwrap())
+    let pieces =
+        bytes.iter().map(|b| TokenText::Text(b)).chain([TokenText::Special(b"</s>"), TokenText::Special(b"<tool>")]);
+    Arc::new(Vocabulary::new(pieces.chain(longer.map(TokenText::Text)), &[END]).unwrap())
 }
 
 fn gbnf(text: &str) -> Result<Matcher> {
-    vocabulary().matcher(&Source::Gbnf(text.to_string()))
+    vocabulary().matcher(&GrammarSource::Gbnf(text.to_string()))
 }
 
 /// Whether the matcher takes a text, byte by byte, and whether it may end there.
@@ -31,7 +32,7 @@ fn takes(matcher: &Matcher, text: &str) -> Option<bool> {
     Some(matcher.is_complete().unwrap())
 }
 
-fn allowed(mask: &[u32], id: u32) -> bool {
+fn is_allowed(mask: &[u32], id: u32) -> bool {
     mask[id as usize / 32] >> (id % 32) & 1 == 1
 }
 
@@ -104,9 +105,13 @@ fn masks_are_those_of_a_plain_matcher() {
             prefix.bytes().for_each(|b| matcher.accept(u32::from(b)).unwrap());
             let mask = matcher.mask().unwrap();
             for (id, piece) in [(97, "a"), (98, "b"), (99, "c"), (100, "d"), (259, "ab"), (260, "abc"), (265, "a")] {
-                assert_eq!(allowed(&mask, id), viable(&format!("{prefix}{piece}")), "{text}: {prefix:?} + {piece:?}");
+                assert_eq!(
+                    is_allowed(&mask, id),
+                    viable(&format!("{prefix}{piece}")),
+                    "{text}: {prefix:?} + {piece:?}"
+                );
             }
-            assert_eq!(allowed(&mask, END), texts.contains(prefix), "{text}: end behind {prefix:?}");
+            assert_eq!(is_allowed(&mask, END), texts.contains(prefix), "{text}: end behind {prefix:?}");
         }
     }
 }
@@ -115,22 +120,25 @@ fn masks_are_those_of_a_plain_matcher() {
 fn a_schema_forces_its_json_and_nothing_special_stands_in_strings() {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}},"required":["n","s"],
         "additionalProperties":false}"#;
-    let mut matcher = vocabulary().matcher(&Source::JsonSchema(schema.to_string())).unwrap();
+    let mut matcher = vocabulary().matcher(&GrammarSource::JsonSchema(schema.to_string())).unwrap();
     assert_eq!(takes(&matcher, r#"{"n": 3,"s":"é\n"}"#), Some(true));
     assert_eq!(takes(&matcher, r#"{"n":true"#), None);
     "{\"n\":1,\"s\":\"a".bytes().for_each(|b| matcher.accept(u32::from(b)).unwrap());
     let mask = matcher.mask().unwrap();
-    assert!(!allowed(&mask, END) && !allowed(&mask, 257), "special tokens are no text");
-    assert!(allowed(&mask, 0xc3) && allowed(&mask, 264) && !allowed(&mask, 0xa9), "parts of characters in their order");
+    assert!(!is_allowed(&mask, END) && !is_allowed(&mask, 257), "special tokens are no text");
+    assert!(
+        is_allowed(&mask, 0xc3) && is_allowed(&mask, 264) && !is_allowed(&mask, 0xa9),
+        "parts of characters in their order"
+    );
     matcher.accept(0xc3).unwrap();
     let mask = matcher.mask().unwrap();
-    assert!(allowed(&mask, 0xa9) && !allowed(&mask, u32::from(b'a')));
+    assert!(is_allowed(&mask, 0xa9) && !is_allowed(&mask, u32::from(b'a')));
     let mut ended = matcher.clone();
     "\u{e9}\"}".bytes().skip(1).for_each(|b| ended.accept(u32::from(b)).unwrap());
     assert!(ended.is_over());
     let mask = ended.mask().unwrap();
     assert_eq!(mask.iter().map(|w| w.count_ones()).sum::<u32>(), 1);
-    assert!(allowed(&mask, END));
+    assert!(is_allowed(&mask, END));
     matcher.rollback(1).unwrap();
     assert!(matcher.accept(u32::from(b'b')).is_ok());
     assert!(matcher.accept(0xff).is_err());
@@ -140,10 +148,10 @@ fn a_schema_forces_its_json_and_nothing_special_stands_in_strings() {
 fn tokens_are_named_by_id_and_by_text() {
     let mut matcher = gbnf("root ::= <tool> \"x\" !<[257]>").unwrap();
     let mask = matcher.mask().unwrap();
-    assert!(allowed(&mask, 257) && !allowed(&mask, u32::from(b'x')));
+    assert!(is_allowed(&mask, 257) && !is_allowed(&mask, u32::from(b'x')));
     [257, u32::from(b'x')].iter().for_each(|id| matcher.accept(*id).unwrap());
     let mask = matcher.mask().unwrap();
-    assert!(!allowed(&mask, 257) && allowed(&mask, u32::from(b'q')));
+    assert!(!is_allowed(&mask, 257) && is_allowed(&mask, u32::from(b'q')));
 }
 
 #[test]
@@ -183,31 +191,31 @@ fn hostile_sources_end_in_bounded_time() {
     let twice: String = (0..60).map(|i| format!("a{i} ::= a{} a{}\n", i + 1, i + 1)).collect();
     let many: Vec<String> = (0..20_000).map(|i| format!("\"p{i}\":{{}}")).collect();
     let sources = [
-        Source::Gbnf(deep(60_000)),
-        Source::Gbnf(deep(99)),
-        Source::Gbnf(format!("root ::= a0\n{chain}a9000 ::= \"y\"")),
-        Source::Gbnf(format!("root ::= a0\n{twice}a60 ::= \"y\"")),
-        Source::Gbnf("root ::= ((\"a\"{2000}){2000}){2000}".into()),
-        Source::Gbnf("root ::= ((((\"a\"?)*)*)*)*".into()),
-        Source::Gbnf(format!("root ::= {}", vec!["[a-z]?"; 10_000].join(" "))),
-        Source::Gbnf(format!("root ::= {}", vec!["[a-z]?"; 6_000].join(" "))),
-        Source::Gbnf("x".repeat(1 << 20)),
-        Source::JsonSchema(nested(100)),
-        Source::JsonSchema(nested(5000)),
-        Source::JsonSchema(r##"{"$ref":"#"}"##.into()),
-        Source::JsonSchema(
+        GrammarSource::Gbnf(deep(60_000)),
+        GrammarSource::Gbnf(deep(99)),
+        GrammarSource::Gbnf(format!("root ::= a0\n{chain}a9000 ::= \"y\"")),
+        GrammarSource::Gbnf(format!("root ::= a0\n{twice}a60 ::= \"y\"")),
+        GrammarSource::Gbnf("root ::= ((\"a\"{2000}){2000}){2000}".into()),
+        GrammarSource::Gbnf("root ::= ((((\"a\"?)*)*)*)*".into()),
+        GrammarSource::Gbnf(format!("root ::= {}", vec!["[a-z]?"; 10_000].join(" "))),
+        GrammarSource::Gbnf(format!("root ::= {}", vec!["[a-z]?"; 6_000].join(" "))),
+        GrammarSource::Gbnf("x".repeat(1 << 20)),
+        GrammarSource::JsonSchema(nested(100)),
+        GrammarSource::JsonSchema(nested(5000)),
+        GrammarSource::JsonSchema(r##"{"$ref":"#"}"##.into()),
+        GrammarSource::JsonSchema(
             r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##.into(),
         ),
-        Source::JsonSchema(r#"{"type":"string","pattern":"^((a{1,1000}){1,1000}){1,1000}$"}"#.into()),
-        Source::JsonSchema(r#"{"type":"string","minLength":100000000,"maxLength":2000000000}"#.into()),
-        Source::JsonSchema(r#"{"type":"array","minItems":1000000000}"#.into()),
-        Source::JsonSchema(format!("{{\"properties\":{{{}}}}}", many.join(","))),
-        Source::JsonSchema("[".repeat(1 << 20)),
-        Source::Regex("(".repeat(10_000)),
-        Source::Regex("(a|b|ab)*c{1,100000}(x+x+)+y".into()),
-        Source::Lark(format!("start: {}", "(".repeat(10_000))),
-        Source::Lark("start: start".into()),
-        Source::Lark("start: \"a\"".repeat(10_000)),
+        GrammarSource::JsonSchema(r#"{"type":"string","pattern":"^((a{1,1000}){1,1000}){1,1000}$"}"#.into()),
+        GrammarSource::JsonSchema(r#"{"type":"string","minLength":100000000,"maxLength":2000000000}"#.into()),
+        GrammarSource::JsonSchema(r#"{"type":"array","minItems":1000000000}"#.into()),
+        GrammarSource::JsonSchema(format!("{{\"properties\":{{{}}}}}", many.join(","))),
+        GrammarSource::JsonSchema("[".repeat(1 << 20)),
+        GrammarSource::Regex("(".repeat(10_000)),
+        GrammarSource::Regex("(a|b|ab)*c{1,100000}(x+x+)+y".into()),
+        GrammarSource::Lark(format!("start: {}", "(".repeat(10_000))),
+        GrammarSource::Lark("start: start".into()),
+        GrammarSource::Lark("start: \"a\"".repeat(10_000)),
     ];
     let vocabulary = vocabulary();
     for source in &sources {
@@ -216,7 +224,7 @@ fn hostile_sources_end_in_bounded_time() {
             Ok(mut matcher) => (0..50).find_map(|_| {
                 let mask = matcher.mask().err().map(|e| e.to_string());
                 let id = mask.is_none().then(|| matcher.mask().unwrap());
-                let id = id.and_then(|mask| (0..266).find(|id| allowed(&mask, *id)));
+                let id = id.and_then(|mask| (0..266).find(|id| is_allowed(&mask, *id)));
                 mask.or_else(|| id.and_then(|id| matcher.accept(id).err().map(|e| e.to_string())))
             }),
             Err(e) => Some(e.to_string()),
@@ -233,7 +241,8 @@ fn hostile_sources_end_in_bounded_time() {
 fn what_takes_too_long_to_compile_is_refused_and_says_so() {
     use std::time::Duration;
     let properties: Vec<String> = (0..400).map(|i| format!(r#""p{i}": {{"type": "integer"}}"#)).collect();
-    let source = Source::JsonSchema(format!(r#"{{"type": "object", "properties": {{{}}}}}"#, properties.join(", ")));
+    let source =
+        GrammarSource::JsonSchema(format!(r#"{{"type": "object", "properties": {{{}}}}}"#, properties.join(", ")));
     let vocabulary = vocabulary();
     let error = vocabulary.matcher_within(&source, Duration::from_millis(1)).err().unwrap().to_string();
     assert_eq!(error, "JSON schema: expected to be compiled within 1ms, found more");

@@ -14,7 +14,7 @@ const MAX_NODES: usize = (1 << 22) - 2;
 
 /// What a token is to a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum TokenText<'a> {
     /// Bytes of text, perhaps a part of a character.
     Text(&'a [u8]),
     /// A special token, by its text: only grammars that name it allow it.
@@ -66,19 +66,20 @@ fn limits() -> ParserLimits {
 }
 
 impl Vocabulary {
-    /// Of tokens in the order of their ids. `ends` are those that end a text: they are allowed where a grammar may end, and nowhere
+    /// A vocabulary of tokens in the order of their ids. `ends` are those that end a text: they are allowed where a grammar may end, and
+    /// nowhere
     /// else unless it names them.
     ///
     /// # Errors
     /// A vocabulary that is empty or too large.
-    pub fn new<'a>(pieces: impl Iterator<Item = Piece<'a>>, ends: &[u32]) -> Result<Vocabulary> {
+    pub fn new<'a>(pieces: impl Iterator<Item = TokenText<'a>>, ends: &[u32]) -> Result<Vocabulary> {
         let marker = TokTrie::SPECIAL_TOKEN_MARKER;
         let (mut words, mut specials, mut texts): (Vec<Vec<u8>>, HashMap<_, _>, HashMap<Vec<u8>, u32>) =
             Default::default();
         let mut twins = HashMap::new();
         for (piece, id) in pieces.zip(0u32..) {
             words.push(match piece {
-                Piece::Text(text) if text.len() <= MAX_PIECE && text.first().is_some_and(|b| *b != marker) => {
+                TokenText::Text(text) if text.len() <= MAX_PIECE && text.first().is_some_and(|b| *b != marker) => {
                     match texts.get(text) {
                         Some(first) => {
                             twins.insert(id, *first);
@@ -90,7 +91,7 @@ impl Vocabulary {
                         }
                     }
                 }
-                Piece::Special(text) if text.len() < MAX_PIECE => match std::str::from_utf8(text) {
+                TokenText::Special(text) if text.len() < MAX_PIECE => match std::str::from_utf8(text) {
                     Ok(name) if !name.is_empty() && !specials.contains_key(name) => {
                         specials.insert(name.to_string(), id);
                         [&[marker], text].concat()
@@ -119,7 +120,7 @@ impl Vocabulary {
             trie = trie.with_eos_tokens(&ends);
         }
         let env: TokEnv = Arc::new(Env(trie));
-        let failed = |e: &dyn std::fmt::Display| Error::below("vocabulary", &e.to_string());
+        let failed = |e: &dyn std::fmt::Display| Error::from_matcher_error("vocabulary", &e.to_string());
         let mut factory = ParserFactory::new(
             &env,
             InferenceCapabilities::default(),

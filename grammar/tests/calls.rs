@@ -3,7 +3,7 @@
 
 use pumex_chat::reply::{Event, Format, Parser};
 use pumex_chat::Json;
-use pumex_grammar::{Choice, Piece, Source, ToolChoice, Vocabulary};
+use pumex_grammar::{CallConstraint, GrammarSource, TokenText, ToolChoice, Vocabulary};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ fn calls(
     tools: &Value,
     choice: &ToolChoice,
     parallel: bool,
-) -> pumex_grammar::Result<Option<Source>> {
-    let asked = Choice { calls: choice, allowed: None, parallel, may_reason: true };
+) -> pumex_grammar::Result<Option<GrammarSource>> {
+    let asked = CallConstraint { calls: choice, allowed: None, parallel, may_reason: true };
     Ok(vocabulary.calls(format, tools, asked)?.map(|(source, _)| source))
 }
 
@@ -60,7 +60,7 @@ fn piece(id: u32) -> &'static str {
 
 fn vocabulary() -> Arc<Vocabulary> {
     let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
-    let pieces = bytes.iter().map(|b| Piece::Text(b)).chain(MARKS.iter().map(|m| Piece::Special(m.as_bytes())));
+    let pieces = bytes.iter().map(|b| TokenText::Text(b)).chain(MARKS.iter().map(|m| TokenText::Special(m.as_bytes())));
     Arc::new(Vocabulary::new(pieces, &[END]).unwrap())
 }
 
@@ -89,7 +89,7 @@ fn ids(mut text: &str) -> std::collections::VecDeque<u32> {
 /// A text that the grammar allows behind `begin`; none if the walk is too long. Reasoning is left out, as who follows replies does.
 fn walk(
     vocabulary: &Arc<Vocabulary>,
-    source: &pumex_grammar::Source,
+    source: &pumex_grammar::GrammarSource,
     (format, begin): (&Format, &str),
     seed: u64,
 ) -> Option<Vec<u8>> {
@@ -145,7 +145,7 @@ fn random_walks_are_calls_of_their_schemas() {
         ("lfm2", "<|tool_call_start|>"),
         ("gpt-oss", "<|channel|>commentary to=functions."),
     ] {
-        let format = Format::known(name, None).unwrap();
+        let format = Format::known_format(name, None).unwrap();
         let mut ended = 0;
         for (seed, choice) in (0..12u64)
             .zip([ToolChoice::Required, ToolChoice::Auto, ToolChoice::Function("light".into())].into_iter().cycle())
@@ -198,11 +198,12 @@ fn random_walks_are_calls_of_their_schemas() {
 #[test]
 fn tools_that_cannot_be_constrained_say_so() {
     let v = vocabulary();
-    let of =
-        |name: &str| calls(&v, &Format::known(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap();
+    let of = |name: &str| {
+        calls(&v, &Format::known_format(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap()
+    };
     assert!(of("gpt-oss").is_some());
     assert_eq!(calls(&v, &Format::plain(), &tools(), &ToolChoice::Required, true).unwrap(), None);
-    let hermes = Format::known("hermes", None).unwrap();
+    let hermes = Format::known_format("hermes", None).unwrap();
     let error = calls(&v, &hermes, &tools(), &ToolChoice::Function("nope".into()), true).unwrap_err().to_string();
     assert!(error.contains("nope is not among the tools"), "{error}");
     assert!(calls(&v, &hermes, &json!(3), &ToolChoice::Auto, true).is_err());
@@ -224,7 +225,7 @@ fn note() -> Value {
 }
 
 /// Whether a grammar takes a text, and whether it may end there.
-fn takes(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::Source, text: &str) -> Option<bool> {
+fn takes(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::GrammarSource, text: &str) -> Option<bool> {
     let mut matcher = vocabulary.matcher(source).unwrap_or_else(|e| panic!("{e}: {source:?}"));
     for (at, id) in ids(text).into_iter().enumerate() {
         if let Err(error) = matcher.accept(id) {
@@ -332,7 +333,7 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
         ),
     ];
     for (name, frame, texts) in cases {
-        let format = Format::known(name, None).unwrap();
+        let format = Format::known_format(name, None).unwrap();
         for choice in [ToolChoice::Required, ToolChoice::Auto] {
             let source = calls(&v, &format, &note(), &choice, false).unwrap().unwrap();
             for (right, wrong) in *texts {
@@ -356,11 +357,11 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
 #[test]
 fn an_answer_of_a_schema_stands_in_its_channel() {
     let v = vocabulary();
-    let format = Format::known("gpt-oss", None).unwrap();
+    let format = Format::known_format("gpt-oss", None).unwrap();
     for source in [
-        pumex_grammar::Source::JsonSchema(r#"{"type":"integer"}"#.into()),
-        pumex_grammar::Source::Gbnf("root ::= digit+\ndigit ::= [0-9]".into()),
-        pumex_grammar::Source::Regex("[0-9]+".into()),
+        pumex_grammar::GrammarSource::JsonSchema(r#"{"type":"integer"}"#.into()),
+        pumex_grammar::GrammarSource::Gbnf("root ::= digit+\ndigit ::= [0-9]".into()),
+        pumex_grammar::GrammarSource::Regex("[0-9]+".into()),
     ] {
         let whole = v.answer(&format, &source).unwrap().0;
         let thought = "<|channel|>analysis<|message|><|start|>assistant<|channel|>final<|message|>";
@@ -369,7 +370,7 @@ fn an_answer_of_a_schema_stands_in_its_channel() {
         }
         // Where there are no channels it is the answer: a schema in the words that it is held to.
         let plain = match &source {
-            Source::JsonSchema(text) => Source::Held(text.clone()),
+            GrammarSource::JsonSchema(text) => GrammarSource::Held(text.clone()),
             other => other.clone(),
         };
         assert_eq!(v.answer(&Format::plain(), &source).unwrap().0, plain);
@@ -406,7 +407,7 @@ fn hostile_functions_end_in_bounded_time() {
         json!(3),
     ];
     for name in ["hermes", "gemma4", "lfm2", "minimax-m3", "deepseek-dsml", "gpt-oss"] {
-        let format = Format::known(name, None).unwrap();
+        let format = Format::known_format(name, None).unwrap();
         for (i, schema) in schemas.iter().enumerate() {
             let tools = json!([{"name": "f", "parameters": schema}]);
             let begun = cpu_ms();

@@ -1,6 +1,6 @@
 //! Where files lie: the Hub's cache, `models--user--name/{blobs,refs,snapshots}`, as its own tools lay it out.
 
-use crate::name::{self, Entry, Host, Name};
+use crate::name::{self, Host, Name, RepositoryFile};
 use crate::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How things are fetched, and where they go.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HubSettings {
     /// Folder of the cache.
     pub cache: PathBuf,
     /// Scheme, host and port of the Hub.
@@ -28,12 +28,12 @@ pub struct Settings {
     pub pause: Duration,
 }
 
-impl Settings {
-    /// As the variables of the environment say; those of llama.cpp before those of the Hub's own tools.
+impl HubSettings {
+    /// Settings as the variables of the environment say; those of llama.cpp before those of the Hub's own tools.
     ///
     /// # Errors
     /// No variable that names a folder; an endpoint that is no URL; a token that no header can hold.
-    pub fn from(variable: impl Fn(&str) -> Option<OsString>) -> Result<Settings> {
+    pub fn from(variable: impl Fn(&str) -> Option<OsString>) -> Result<HubSettings> {
         let set = |key: &str| variable(key).filter(|value| !value.is_empty());
         let text = |key: &str| set(key).and_then(|value| value.into_string().ok());
         let folders = [
@@ -55,7 +55,7 @@ impl Settings {
         let endpoint = text("MODEL_ENDPOINT").or(text("HF_ENDPOINT"));
         let offline =
             text("HF_HUB_OFFLINE").is_some_and(|v| ["1", "on", "yes", "true"].contains(&&*v.to_ascii_lowercase()));
-        let settings = Settings {
+        let settings = HubSettings {
             cache,
             endpoint: host("HF_ENDPOINT", endpoint, "https://huggingface.co")?,
             scope: host("PUMEX_MODELSCOPE", text("PUMEX_MODELSCOPE"), "https://www.modelscope.cn")?,
@@ -78,15 +78,15 @@ impl Settings {
     }
 
     /// For requests to a host: the token is the Hub's alone.
-    pub(crate) fn at(&self, host: Host) -> Settings {
-        Settings { token: self.token.clone().filter(|_| host == Host::Hub), ..self.clone() }
+    pub(crate) fn at(&self, host: Host) -> HubSettings {
+        HubSettings { token: self.token.clone().filter(|_| host == Host::Hub), ..self.clone() }
     }
 
-    /// Likewise, with a token.
+    /// These settings with a token, which is the Hub's alone.
     ///
     /// # Errors
     /// One that no header can hold.
-    pub fn with_token(mut self, token: Option<String>) -> Result<Settings> {
+    pub fn with_token(mut self, token: Option<String>) -> Result<HubSettings> {
         let token = token.map(|token| token.trim().to_string()).filter(|token| !token.is_empty());
         if token.as_ref().is_some_and(|t| t.len() > 1024 || !t.bytes().all(|b| b.is_ascii_graphic())) {
             return Err(Error::Name("HF_TOKEN: expected letters and digits, found other characters".into()));
@@ -97,7 +97,7 @@ impl Settings {
 }
 
 /// Where a file goes.
-pub struct Place {
+pub struct BlobPaths {
     /// Where it is when it is whole.
     pub blob: PathBuf,
     /// Locked meanwhile.
@@ -114,7 +114,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn new(settings: &Settings, of: &Name) -> Cache {
+    pub fn new(settings: &HubSettings, of: &Name) -> Cache {
         let (root, name) = (settings.root(of.host), of.repo.folder());
         Cache { folder: root.join(&name), root, name }
     }
@@ -137,7 +137,7 @@ impl Cache {
     }
 
     /// Whether a file is there, as long as it is to be.
-    pub fn has(&self, pointer: &Path, entry: &Entry) -> bool {
+    pub fn has(&self, pointer: &Path, entry: &RepositoryFile) -> bool {
         std::fs::metadata(pointer).is_ok_and(|meta| meta.is_file() && meta.len() == entry.size)
     }
 
@@ -170,7 +170,7 @@ impl Cache {
     }
 
     /// Files of a commit that are there.
-    pub fn entries(&self, commit: &str) -> Vec<Entry> {
+    pub fn entries(&self, commit: &str) -> Vec<RepositoryFile> {
         let root = self.folder.join("snapshots").join(commit);
         let mut found = Vec::new();
         let mut folders = vec![(root, String::new(), 0)];
@@ -180,7 +180,7 @@ impl Cache {
                 let path = format!("{prefix}{name}");
                 match std::fs::metadata(entry.path()) {
                     Ok(meta) if meta.is_file() => {
-                        found.push(Entry {
+                        found.push(RepositoryFile {
                             path,
                             blob: String::new(),
                             sha256: None,
@@ -227,7 +227,7 @@ fn link(_relative: &Path, blob: &Path, pointer: &Path) -> std::io::Result<()> {
 }
 
 /// Folder of a file that is no repository's: parts of a set have one in common.
-pub fn url_folder(settings: &Settings, url: &str) -> PathBuf {
+pub fn url_folder(settings: &HubSettings, url: &str) -> PathBuf {
     let place = url.rsplit_once('/').map_or(url, |(place, _)| place);
     let key: String = Sha256::digest(place.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect();
     settings.cache.join("pumex-urls").join(key)
@@ -237,9 +237,9 @@ pub fn url_folder(settings: &Settings, url: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn with(variables: &[(&str, &str)]) -> Result<Settings> {
+    fn with(variables: &[(&str, &str)]) -> Result<HubSettings> {
         let found = |key: &str| variables.iter().find(|(k, _)| *k == key).map(|(_, v)| OsString::from(v));
-        Settings::from(found)
+        HubSettings::from(found)
     }
 
     #[test]

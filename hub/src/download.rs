@@ -1,8 +1,8 @@
 //! One file fetched: locked against others, gone on with where an earlier try ended, checked, and only then put in its place.
 
-use crate::cache::{make_folder, Place};
-use crate::http::{self, Ask, Head};
-use crate::{Error, Event, Result, Settings, Watch};
+use crate::cache::{make_folder, BlobPaths};
+use crate::http::{self, Ask, ResponseHead};
+use crate::{Error, Event, HubSettings, Result, Watch};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -17,12 +17,12 @@ const TRIES: u32 = 3;
 const MUCH: u64 = 1 << 20;
 
 /// A file of a host.
-pub struct Wanted<'a> {
+pub struct RemoteFile<'a> {
     pub url: String,
     pub name: &'a str,
     /// Bytes, if known before.
     pub size: Option<u64>,
-    /// Of the contents, if known before.
+    /// The SHA-256 of the contents, if known before.
     pub sha256: Option<&'a str>,
 }
 
@@ -39,20 +39,20 @@ struct Partial {
     hash: Sha256,
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn sibling_path(path: &Path, end: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(end);
     path.with_file_name(name)
 }
 
 impl Partial {
-    fn open(place: &Place) -> Result<Partial> {
-        let path = beside(&place.blob, ".incomplete");
-        let tag = (!place.by_content).then(|| beside(&place.blob, ".etag"));
+    fn open(place: &BlobPaths) -> Result<Partial> {
+        let path = sibling_path(&place.blob, ".incomplete");
+        let tag = (!place.by_content).then(|| sibling_path(&place.blob, ".etag"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(|e| Error::io(&path, e))?;
         let mut partial = Partial { path, tag, file, len: 0, hash: Sha256::new() };
-        if partial.tag.is_some() && partial.known_tag().is_none() {
+        if partial.tag.is_some() && partial.saved_etag().is_none() {
             partial.restart()?; // nothing says what it is a part of
         }
         Ok(partial)
@@ -96,7 +96,7 @@ impl Partial {
         Ok(())
     }
 
-    fn known_tag(&self) -> Option<String> {
+    fn saved_etag(&self) -> Option<String> {
         let tag = std::fs::read_to_string(self.tag.as_ref()?).ok()?;
         let strong = tag.len() <= 256 && tag.starts_with('"') && tag.bytes().all(|b| (0x20..0x7f).contains(&b));
         strong.then_some(tag)
@@ -123,7 +123,7 @@ impl Partial {
 }
 
 /// Waits for who else fetches the same file.
-fn locked(path: &Path, name: &str, watch: &mut Watch<'_>) -> Result<File> {
+fn lock_file(path: &Path, name: &str, watch: &mut Watch<'_>) -> Result<File> {
     make_folder(path)?;
     let file =
         OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(|e| Error::io(path, e))?;
@@ -154,9 +154,15 @@ fn pause(time: Duration, watch: &Watch<'_>) -> Result<()> {
 }
 
 /// Fetches a file into its place, if it is not there.
-pub fn fetch(settings: &Settings, wanted: &Wanted<'_>, place: &Place, of: Of, watch: &mut Watch<'_>) -> Result<()> {
+pub fn fetch(
+    settings: &HubSettings,
+    wanted: &RemoteFile<'_>,
+    place: &BlobPaths,
+    of: Of,
+    watch: &mut Watch<'_>,
+) -> Result<()> {
     make_folder(&place.blob)?;
-    let _lock = locked(&place.lock, wanted.name, watch)?;
+    let _lock = lock_file(&place.lock, wanted.name, watch)?;
     let whole = std::fs::metadata(&place.blob).is_ok_and(|meta| wanted.size.is_none_or(|size| size == meta.len()));
     if whole {
         return Ok(());
@@ -166,7 +172,7 @@ pub fn fetch(settings: &Settings, wanted: &Wanted<'_>, place: &Place, of: Of, wa
     let resumed = partial.len > 0;
     (watch.tell)(Event::Begins { name: wanted.name, total: of.1 });
     let (mut tries, mut fresh) = (0, !resumed);
-    let mut expected = Expected { size: wanted.size, sha256: wanted.sha256.map(str::to_string) };
+    let mut expected = ExpectedFile { size: wanted.size, sha256: wanted.sha256.map(str::to_string) };
     loop {
         let before = partial.len;
         match attempt(settings, wanted, &mut partial, &mut expected, of, watch) {
@@ -194,16 +200,16 @@ pub fn fetch(settings: &Settings, wanted: &Wanted<'_>, place: &Place, of: Of, wa
 }
 
 /// What the file is to be.
-struct Expected {
+struct ExpectedFile {
     size: Option<u64>,
     sha256: Option<String>,
 }
 
-fn bad(wanted: &Wanted<'_>, what: String) -> Error {
+fn bad(wanted: &RemoteFile<'_>, what: String) -> Error {
     Error::Answer { url: wanted.url.split(['?', '#']).next().unwrap_or_default().to_string(), what }
 }
 
-fn check(wanted: &Wanted<'_>, partial: &Partial, expected: &Expected) -> Result<()> {
+fn check(wanted: &RemoteFile<'_>, partial: &Partial, expected: &ExpectedFile) -> Result<()> {
     let found: String = partial.hash.clone().finalize().iter().map(|b| format!("{b:02x}")).collect();
     match &expected.sha256 {
         Some(sha256) if *sha256 != found => {
@@ -215,10 +221,10 @@ fn check(wanted: &Wanted<'_>, partial: &Partial, expected: &Expected) -> Result<
 
 /// Goes on with what is there, to the end.
 fn attempt(
-    settings: &Settings,
-    wanted: &Wanted<'_>,
+    settings: &HubSettings,
+    wanted: &RemoteFile<'_>,
     partial: &mut Partial,
-    expected: &mut Expected,
+    expected: &mut ExpectedFile,
     of: Of,
     watch: &mut Watch<'_>,
 ) -> Result<()> {
@@ -228,7 +234,7 @@ fn attempt(
     if expected.size == Some(partial.len) {
         return Ok(());
     }
-    let if_range = partial.known_tag();
+    let if_range = partial.saved_etag();
     let ask = Ask { url: wanted.url.clone(), from: partial.len, if_range, accept: None };
     let (head, body) = http::get(settings, &ask, watch.stop)?;
     let size = match (head.status, head.range) {
@@ -269,7 +275,7 @@ fn attempt(
 }
 
 /// Holds what the host says of a file against what is known of it.
-fn settle(wanted: &Wanted<'_>, expected: &mut Expected, head: &Head, size: Option<u64>) -> Result<()> {
+fn settle(wanted: &RemoteFile<'_>, expected: &mut ExpectedFile, head: &ResponseHead, size: Option<u64>) -> Result<()> {
     for found in [size, head.size].into_iter().flatten() {
         let known = *expected.size.get_or_insert(found);
         if known != found {

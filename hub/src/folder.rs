@@ -2,7 +2,7 @@
 //!
 //! Names that no file may have are written with `%2F` for `/` and `%3A` for `:`, so that `llama3.2:1b` is a model of its own name.
 
-use crate::keep::{names, Kept, Removed};
+use crate::cache_entries::{names, CachedModel, RemovedFiles};
 use crate::name::{self, Host, Name};
 use crate::{Error, Result, ASIDE};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A folder of models.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct LocalFolder {
     root: PathBuf,
 }
 
@@ -38,14 +38,14 @@ fn stem(file: &str) -> Option<&str> {
     file.strip_suffix(".gguf").filter(|_| name::is_model(file))
 }
 
-impl Folder {
+impl LocalFolder {
     /// The folder at a path, which need not be there yet.
-    pub fn new(root: &Path) -> Folder {
-        Folder { root: root.to_path_buf() }
+    pub fn new(root: &Path) -> LocalFolder {
+        LocalFolder { root: root.to_path_buf() }
     }
 
     /// All models, by name.
-    pub fn models(&self) -> Vec<Kept> {
+    pub fn models(&self) -> Vec<CachedModel> {
         let mut found = Vec::new();
         // What is being put there has a name that begins with a point.
         for entry in names(&self.root).into_iter().filter(|name| !name.starts_with('.')) {
@@ -54,10 +54,10 @@ impl Folder {
                 let mut files = names(&path);
                 files.retain(|file| stem(file).is_some());
                 if let [only] = &files[..] {
-                    found.extend(kept(unescape(&entry), &path, only));
+                    found.extend(read_cached_model(unescape(&entry), &path, only));
                 }
             } else if let Some(stem) = stem(&entry) {
-                found.extend(kept(unescape(stem), &self.root, &entry));
+                found.extend(read_cached_model(unescape(stem), &self.root, &entry));
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -68,7 +68,7 @@ impl Folder {
     ///
     /// # Errors
     /// None that has it.
-    pub fn find(&self, name: &str) -> Result<Kept> {
+    pub fn find(&self, name: &str) -> Result<CachedModel> {
         let plain = name.strip_suffix(":latest").unwrap_or(name);
         let found = self.models().into_iter().find(|kept| kept.name == plain || kept.name == name);
         found.ok_or_else(|| {
@@ -120,12 +120,12 @@ impl Folder {
     ///
     /// # Errors
     /// No such model; what the file system says.
-    pub fn remove(&self, name: &str) -> Result<Removed> {
+    pub fn remove(&self, name: &str) -> Result<RemovedFiles> {
         self.take(&self.find(name)?)
     }
 
-    fn take(&self, kept: &Kept) -> Result<Removed> {
-        let mut removed = Removed::default();
+    fn take(&self, kept: &CachedModel) -> Result<RemovedFiles> {
+        let mut removed = RemovedFiles::default();
         let folder = kept.path.parent().unwrap_or(&self.root);
         let mut paths: Vec<PathBuf> = name::parts(&kept.file).iter().map(|part| folder.join(part)).collect();
         paths.push(aside_of(&kept.path));
@@ -193,12 +193,12 @@ pub fn aside_of(model: &Path) -> PathBuf {
     model.with_file_name(name)
 }
 
-fn kept(name: String, folder: &Path, file: &str) -> Option<Kept> {
+fn read_cached_model(name: String, folder: &Path, file: &str) -> Option<CachedModel> {
     let path = folder.join(file);
     let meta = std::fs::metadata(&path).ok().filter(|meta| meta.is_file())?;
     let size = |part: &String| std::fs::metadata(folder.join(part)).map_or(0, |meta| meta.len());
     let bytes = name::parts(file).iter().map(size).sum();
-    Some(Kept { name, file: file.to_string(), path, bytes, modified: meta.modified().ok() })
+    Some(CachedModel { name, file: file.to_string(), path, bytes, modified: meta.modified().ok() })
 }
 
 /// One file under a second name.
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    fn listed(folder: &Folder) -> Vec<String> {
+    fn list_files(folder: &LocalFolder) -> Vec<String> {
         folder.models().into_iter().map(|kept| kept.name).collect()
     }
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn models_are_added_copied_and_removed_by_name() {
         let (from, own) = (Own::new("from"), Own::new("models"));
-        let folder = Folder::new(&own.0.join("new"));
+        let folder = LocalFolder::new(&own.0.join("new"));
         assert!(folder.models().is_empty());
         let model = from.file("x-00001-of-00002.gguf", "one");
         from.file("x-00002-of-00002.gguf", "second");
@@ -264,9 +264,9 @@ mod tests {
         let path = folder.add("x:1b", &model, Some(&projector)).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
         assert!(path.with_file_name("mmproj-x.gguf").is_file());
-        assert_eq!((listed(&folder), folder.find("x:1b").unwrap().bytes), (vec!["x:1b".to_string()], 9));
+        assert_eq!((list_files(&folder), folder.find("x:1b").unwrap().bytes), (vec!["x:1b".to_string()], 9));
         folder.copy("x:1b", "y:latest").unwrap();
-        assert_eq!(listed(&folder), ["x:1b", "y"]);
+        assert_eq!(list_files(&folder), ["x:1b", "y"]);
         let said = json!({"system": "b", "parameters": {"top_p": 0.5}});
         folder.say("y", said.as_object().unwrap()).unwrap();
         let aside = |name: &str| -> Value {
@@ -278,9 +278,9 @@ mod tests {
         // A name that is taken gets the new one.
         let other = from.file("z.gguf", "another");
         folder.add("y", &other, None).unwrap();
-        assert_eq!((listed(&folder).len(), folder.find("y").unwrap().bytes), (2, 7));
+        assert_eq!((list_files(&folder).len(), folder.find("y").unwrap().bytes), (2, 7));
         assert_eq!(folder.remove("x:1b").unwrap().files, 4);
-        assert_eq!(listed(&folder), ["y"]);
+        assert_eq!(list_files(&folder), ["y"]);
         assert!(folder.remove("x:1b").is_err() && folder.copy("x:1b", "w").is_err());
         for bad in ["../evil", "", "a/../b", "/etc/x", "a\0b"] {
             assert!(folder.add(bad, &other, None).is_err() && folder.copy("y", bad).is_err(), "{bad:?}");
@@ -296,12 +296,12 @@ mod tests {
         own.file("two/x.gguf", "x");
         own.file("two/y.gguf", "y");
         own.file("mmproj-a.gguf", "eyes");
-        let folder = Folder::new(&own.0);
-        assert_eq!(listed(&folder), ["a", "b-00001-of-00002"]);
+        let folder = LocalFolder::new(&own.0);
+        assert_eq!(list_files(&folder), ["a", "b-00001-of-00002"]);
         folder.copy("a", "c").unwrap();
-        assert_eq!(folder.remove("a").unwrap(), Removed { files: 1, bytes: 1 });
-        assert_eq!(folder.remove("b-00001-of-00002").unwrap(), Removed { files: 2, bytes: 2 });
-        assert_eq!(listed(&folder), ["c"]);
+        assert_eq!(folder.remove("a").unwrap(), RemovedFiles { files: 1, bytes: 1 });
+        assert_eq!(folder.remove("b-00001-of-00002").unwrap(), RemovedFiles { files: 2, bytes: 2 });
+        assert_eq!(list_files(&folder), ["c"]);
         assert!(own.0.join("mmproj-a.gguf").is_file() && own.0.join("two/x.gguf").is_file());
     }
 }

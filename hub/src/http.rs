@@ -3,7 +3,7 @@
 //! Requests run on threads of their own, so that whoever waits can be stopped at any time.
 
 use crate::name::is_hex;
-use crate::{Error, Result, Settings};
+use crate::{Error, HubSettings, Result};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
@@ -36,7 +36,7 @@ pub struct Ask {
 
 /// The head of an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct ResponseHead {
     pub status: u16,
     /// Bytes of the body.
     pub length: Option<u64>,
@@ -46,19 +46,19 @@ pub struct Head {
     pub etag: Option<String>,
     /// What the Hub says of the file behind a redirect.
     pub sha256: Option<String>,
-    /// Likewise, bytes.
+    /// The size, bytes, that the Hub says of the file behind a redirect.
     pub size: Option<u64>,
 }
 
 enum Message {
-    Head(Head),
+    Head(ResponseHead),
     Piece(Vec<u8>),
     End,
     Failed(Error),
 }
 
 /// The body of an answer.
-pub struct Body<'a> {
+pub struct ResponseBody<'a> {
     from: Receiver<Message>,
     stop: &'a AtomicBool,
     url: String,
@@ -90,7 +90,7 @@ fn target(url: &str, location: &str) -> Option<String> {
     (from.0 == to.0 || to.0 == "https").then_some(found)
 }
 
-impl Body<'_> {
+impl ResponseBody<'_> {
     fn next(&self) -> Result<Message> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -118,7 +118,7 @@ impl Body<'_> {
 ///
 /// # Errors
 /// A host that cannot be reached, refuses, or sends on to nowhere; the flag.
-pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(Head, Body<'a>)> {
+pub fn get<'a>(settings: &HubSettings, ask: &Ask, stop: &'a AtomicBool) -> Result<(ResponseHead, ResponseBody<'a>)> {
     let (to, from) = sync_channel(4);
     let (settings, url, ask) = (settings.clone(), ask.url.clone(), ask.clone());
     std::thread::spawn(move || {
@@ -127,7 +127,7 @@ pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(
             let _ = to.send(Message::Failed(error));
         }
     });
-    let body = Body { from, stop, url };
+    let body = ResponseBody { from, stop, url };
     match body.next()? {
         Message::Head(head) => Ok((head, body)),
         _ => Err(network(&body.url, "the connection ended")),
@@ -138,7 +138,7 @@ pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(
 ///
 /// # Errors
 /// As [`get`]; one that is too long.
-pub fn text(settings: &Settings, ask: Ask, stop: &AtomicBool) -> Result<Vec<u8>> {
+pub fn text(settings: &HubSettings, ask: Ask, stop: &AtomicBool) -> Result<Vec<u8>> {
     let url = ask.url.clone();
     let (_, body) = get(settings, &ask, stop)?;
     let mut all = Vec::new();
@@ -156,11 +156,11 @@ fn network(url: &str, what: &str) -> Error {
 }
 
 /// Without the query, in which other hosts have signatures.
-fn shown(url: &str) -> &str {
+fn strip_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }
 
-fn failed(url: &str, patience: Duration, error: &ureq::Error) -> Error {
+fn transport_error(url: &str, patience: Duration, error: &ureq::Error) -> Error {
     let what = match error {
         ureq::Error::HostNotFound => "no such host; is there a network?".to_string(),
         ureq::Error::ConnectionFailed => "no connection; is there a network?".to_string(),
@@ -171,10 +171,10 @@ fn failed(url: &str, patience: Duration, error: &ureq::Error) -> Error {
         ureq::Error::Io(e) => format!("no connection ({e}); is there a network?"),
         other => other.to_string(),
     };
-    network(shown(url), &what)
+    network(strip_query(url), &what)
 }
 
-fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()> {
+fn answer(settings: &HubSettings, ask: &Ask, to: &SyncSender<Message>) -> Result<()> {
     let patience = Some(settings.patience);
     let config = ureq::Agent::config_builder()
         .max_redirects(0)
@@ -187,7 +187,7 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
         .build();
     let agent = config.new_agent();
     let mut url = ask.url.clone();
-    let mut linked = Head::default();
+    let mut linked = ResponseHead::default();
     for hop in 0..=MOST_REDIRECTS {
         let mut request = agent.get(&url);
         let trusted = origin(&url).is_some() && origin(&url) == origin(&settings.endpoint);
@@ -203,26 +203,27 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
                 request = request.header("If-Range", tag);
             }
         }
-        let mut response = request.call().map_err(|e| failed(&url, settings.patience, &e))?;
+        let mut response = request.call().map_err(|e| transport_error(&url, settings.patience, &e))?;
         let status = response.status().as_u16();
         let headers = response.headers();
         if hop == 0 {
-            linked = linked_head(headers);
+            linked = read_link_head(headers);
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308) {
             let location = headers.get("location").and_then(|v| v.to_str().ok());
             let found = location.and_then(|location| target(&url, location));
             let Some(found) = found else {
-                let what = format!("expected a redirect to a URL as safe, found {:?}", shown(location.unwrap_or("")));
-                return Err(Error::Answer { url: shown(&url).into(), what });
+                let what =
+                    format!("expected a redirect to a URL as safe, found {:?}", strip_query(location.unwrap_or("")));
+                return Err(Error::Answer { url: strip_query(&url).into(), what });
             };
             url = found;
             continue;
         }
         if !(200..300).contains(&status) && status != 416 {
-            return Err(refused(&ask.url, status, settings, headers));
+            return Err(status_error(&ask.url, status, settings, headers));
         }
-        let mut head = Head { status, ..linked };
+        let mut head = ResponseHead { status, ..linked };
         read_head(headers, &mut head);
         if to.send(Message::Head(head)).is_err() {
             return Ok(());
@@ -230,13 +231,13 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
         let mut reader = response.body_mut().with_config().limit(u64::MAX).reader();
         return send_body(&mut reader, to).map_err(|e| match e.kind() {
             std::io::ErrorKind::TimedOut => {
-                network(shown(&url), &format!("no data for {} s", settings.patience.as_secs_f64()))
+                network(strip_query(&url), &format!("no data for {} s", settings.patience.as_secs_f64()))
             }
-            _ => network(shown(&url), &format!("the connection ended: {e}")),
+            _ => network(strip_query(&url), &format!("the connection ended: {e}")),
         });
     }
     let what = format!("expected at most {MOST_REDIRECTS} redirects, found more");
-    Err(Error::Answer { url: shown(&ask.url).into(), what })
+    Err(Error::Answer { url: strip_query(&ask.url).into(), what })
 }
 
 fn send_body(reader: &mut dyn Read, to: &SyncSender<Message>) -> std::io::Result<()> {
@@ -265,14 +266,14 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-fn linked_head(headers: &HeaderMap) -> Head {
+fn read_link_head(headers: &HeaderMap) -> ResponseHead {
     let tag = header(headers, "x-linked-etag").map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
     let sha256 = tag.filter(|tag| is_hex(tag, 64)).map(str::to_ascii_lowercase);
     let size = header(headers, "x-linked-size").and_then(|size| size.parse().ok());
-    Head { sha256, size, ..Head::default() }
+    ResponseHead { sha256, size, ..ResponseHead::default() }
 }
 
-fn read_head(headers: &HeaderMap, head: &mut Head) {
+fn read_head(headers: &HeaderMap, head: &mut ResponseHead) {
     head.length = header(headers, "content-length").and_then(|len| len.parse().ok());
     let tag = header(headers, "etag").filter(|tag| tag.starts_with('"') && tag.len() <= 256);
     head.etag = tag.map(str::to_string);
@@ -284,7 +285,7 @@ fn read_head(headers: &HeaderMap, head: &mut Head) {
 }
 
 /// What a refusal means, in words.
-fn refused(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> Error {
+fn status_error(url: &str, status: u16, settings: &HubSettings, headers: &HeaderMap) -> Error {
     let hub = origin(url) == origin(&settings.endpoint);
     let token = settings.token.is_some();
     let said = header(headers, "x-error-message")
@@ -300,7 +301,7 @@ fn refused(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> 
         (500.., _) => format!("{status}, the host has trouble of its own: try again later"),
         _ => format!("{status}, expected 200"),
     };
-    Error::Refused { url: shown(url).to_string(), status, what: what + &said }
+    Error::Refused { url: strip_query(url).to_string(), status, what: what + &said }
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
 //! Models fetched from the Hugging Face Hub, ModelScope, Ollama's registry, or any URL, into the cache that other tools share.
 //!
-//! [`fetch`] lists a repository, chooses a file, and fetches it with all parts of its set; [`kept`] lists what the cache has, and
-//! [`remove`] takes it out. Knows names, HTTP and files; no
-//! model and no environment: [`Settings::from`] is told what the variables are.
+//! [`fetch`] lists a repository, chooses a file, and fetches it with all parts of its set; [`list_cached_models`] lists what the cache
+//! has, and [`remove`] takes it out. Knows names, HTTP and files; no model and no environment: [`HubSettings::from`] is told what the
+//! variables are.
 
 mod cache;
+mod cache_entries;
 mod download;
 mod folder;
 mod http;
-mod keep;
 pub mod name;
 mod ollama;
 mod source;
 
-pub use cache::Settings;
-pub use folder::{aside_of, escape, unescape, Folder};
-pub use keep::{kept, remove, Kept, Removed};
+pub use cache::HubSettings;
+pub use cache_entries::{list_cached_models, remove, CachedModel, RemovedFiles};
+pub use folder::{aside_of, escape, unescape, LocalFolder};
 pub use ollama::ASIDE;
 
-use cache::Place;
-use download::Wanted;
+use cache::BlobPaths;
+use download::RemoteFile;
 use name::{Host, Name, Repo};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -113,7 +113,7 @@ pub struct Watch<'a> {
 /// # Errors
 /// A name that is none; a host that cannot be reached or refuses; no such file; a file that is not what its checksum says; a full
 /// disk; [`Error::Stopped`].
-pub fn fetch(settings: &Settings, name: &str, file: Option<&str>, watch: &mut Watch<'_>) -> Result<PathBuf> {
+pub fn fetch(settings: &HubSettings, name: &str, file: Option<&str>, watch: &mut Watch<'_>) -> Result<PathBuf> {
     let name = Name::parse(name)?;
     if let Some(file) = file {
         name::check_path(file)?;
@@ -125,7 +125,7 @@ pub fn fetch(settings: &Settings, name: &str, file: Option<&str>, watch: &mut Wa
 ///
 /// # Errors
 /// As [`fetch`].
-pub fn fetch_projector(settings: &Settings, name: &str, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
+pub fn fetch_projector(settings: &HubSettings, name: &str, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
     source::projector(settings, &Name::parse(name)?, watch)
 }
 
@@ -134,7 +134,7 @@ pub fn fetch_projector(settings: &Settings, name: &str, watch: &mut Watch<'_>) -
 ///
 /// # Errors
 /// As [`fetch`].
-pub fn fetch_url(settings: &Settings, url: &str, watch: &mut Watch<'_>) -> Result<PathBuf> {
+pub fn fetch_url(settings: &HubSettings, url: &str, watch: &mut Watch<'_>) -> Result<PathBuf> {
     let bad = |what: &str| Error::Name(format!("{url}: {what}"));
     http::origin(url).ok_or_else(|| bad("expected a URL that begins with http:// or https://"))?;
     let plain = url.split(['?', '#']).next().unwrap_or(url);
@@ -155,15 +155,15 @@ pub fn fetch_url(settings: &Settings, url: &str, watch: &mut Watch<'_>) -> Resul
             let what = "expected it in the cache, as there is no network (--offline), found";
             return Err(bad(&format!("{what} no {}", path.display())));
         }
-        let wanted = Wanted { url: url.replacen(file, &part, 1), name: &part, size: None, sha256: None };
-        let place = Place { lock: path.with_extension("lock"), blob: path, by_content: false };
+        let wanted = RemoteFile { url: url.replacen(file, &part, 1), name: &part, size: None, sha256: None };
+        let place = BlobPaths { lock: path.with_extension("lock"), blob: path, by_content: false };
         download::fetch(settings, &wanted, &place, (0, 0), watch)?;
     }
     first.ok_or_else(|| bad("expected a file name at its end"))
 }
 
 /// Repository, revision and file of a URL of the Hub.
-fn hub_file(settings: &Settings, url: &str) -> Option<(Repo, String, String)> {
+fn hub_file(settings: &HubSettings, url: &str) -> Option<(Repo, String, String)> {
     let path = url.strip_prefix(&settings.endpoint)?.strip_prefix('/')?;
     let parts: Vec<&str> = path.splitn(5, '/').collect();
     let [user, repo, "resolve" | "blob", revision, file] = parts[..] else { return None };

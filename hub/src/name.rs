@@ -50,7 +50,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of `user/repo[:quant]`, `modelscope:user/repo[:quant]` or `ollama:[user/]model[:tag]`.
+    /// Reads a name: `user/repo[:quant]`, `modelscope:user/repo[:quant]` or `ollama:[user/]model[:tag]`.
     ///
     /// # Errors
     /// Anything else.
@@ -58,7 +58,7 @@ impl Name {
         Name::of(Host::Hub, text)
     }
 
-    /// Likewise, where a name without a host is one of `usual`.
+    /// Reads a name, where one without a host is of the host `usual`.
     ///
     /// # Errors
     /// Anything else.
@@ -108,12 +108,12 @@ pub struct Repo {
 
 /// A file of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RepositoryFile {
     /// From the repository's root, checked by [`check_path`].
     pub path: String,
     /// The cache's name of its contents.
     pub blob: String,
-    /// Of its contents, hexadecimal; none where the Hub does not tell.
+    /// The SHA-256 of its contents, hexadecimal; none where the Hub does not tell.
     pub sha256: Option<String>,
     /// Bytes.
     pub size: u64,
@@ -122,7 +122,7 @@ pub struct Entry {
 }
 
 impl Repo {
-    /// Of `user/name` or `user/name:quant`.
+    /// Reads `user/name` or `user/name:quant`.
     ///
     /// # Errors
     /// Anything else.
@@ -173,7 +173,7 @@ pub fn check_path(path: &str) -> Result<()> {
 }
 
 /// A path as part of a URL.
-pub fn escaped(path: &str) -> String {
+pub fn escape_url_path(path: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
     path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
@@ -234,7 +234,11 @@ fn has_quant(path: &str, quant: &str) -> bool {
 ///
 /// # Errors
 /// None that is meant, and what there is; parts that are missing.
-pub fn chosen<'a>(entries: &'a [Entry], repo: &Repo, file: Option<&str>) -> Result<Vec<&'a Entry>> {
+pub fn choose_file_parts<'a>(
+    entries: &'a [RepositoryFile],
+    repo: &Repo,
+    file: Option<&str>,
+) -> Result<Vec<&'a RepositoryFile>> {
     let mut models: Vec<&str> = entries.iter().map(|e| e.path.as_str()).filter(|p| is_model(p)).collect();
     models.sort_unstable();
     let of = |quant: &str| models.iter().copied().find(|path| has_quant(path, quant));
@@ -255,13 +259,14 @@ pub fn chosen<'a>(entries: &'a [Entry], repo: &Repo, file: Option<&str>) -> Resu
 }
 
 /// The projector of pictures and sounds that lies beside models: of halves before other types, as encoders are small.
-pub fn projector(entries: &[Entry]) -> Option<&Entry> {
-    let name = |e: &Entry| e.path.to_ascii_lowercase();
-    let is_one = |e: &&Entry| {
+pub fn projector(entries: &[RepositoryFile]) -> Option<&RepositoryFile> {
+    let name = |e: &RepositoryFile| e.path.to_ascii_lowercase();
+    let is_one = |e: &&RepositoryFile| {
         let lower = name(e);
         lower.rsplit('/').next().is_some_and(|n| n.contains("mmproj")) && lower.ends_with(".gguf")
     };
-    let rank = |e: &&Entry| ["f16", "bf16", "q8_0", "f32"].iter().position(|t| has_quant(&name(e), t)).unwrap_or(9);
+    let rank =
+        |e: &&RepositoryFile| ["f16", "bf16", "q8_0", "f32"].iter().position(|t| has_quant(&name(e), t)).unwrap_or(9);
     entries.iter().filter(is_one).min_by_key(|e| (rank(e), e.path.clone()))
 }
 
@@ -280,14 +285,19 @@ mod tests {
         assert_eq!(of(&["m-Q4_K_M.gguf", "mmproj.txt"]), None);
     }
 
-    fn entries(paths: &[&str]) -> Vec<Entry> {
-        let entry =
-            |path: &&str| Entry { path: path.to_string(), blob: "b".into(), sha256: None, size: 1, url: String::new() };
+    fn entries(paths: &[&str]) -> Vec<RepositoryFile> {
+        let entry = |path: &&str| RepositoryFile {
+            path: path.to_string(),
+            blob: "b".into(),
+            sha256: None,
+            size: 1,
+            url: String::new(),
+        };
         paths.iter().map(entry).collect()
     }
 
     fn choice(paths: &[&str], repo: &str, file: Option<&str>) -> String {
-        match chosen(&entries(paths), &Repo::parse(repo).unwrap(), file) {
+        match choose_file_parts(&entries(paths), &Repo::parse(repo).unwrap(), file) {
             Ok(found) => found.iter().map(|e| e.path.as_str()).collect::<Vec<_>>().join(" "),
             Err(error) => error.to_string(),
         }
@@ -390,6 +400,6 @@ mod tests {
 
     #[test]
     fn names_are_escaped_in_urls() {
-        assert_eq!(escaped("a b/ä#?.gguf"), "a%20b/%C3%A4%23%3F.gguf");
+        assert_eq!(escape_url_path("a b/ä#?.gguf"), "a%20b/%C3%A4%23%3F.gguf");
     }
 }

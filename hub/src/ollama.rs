@@ -2,9 +2,9 @@
 
 use crate::cache::Cache;
 use crate::http::{self, Ask};
-use crate::name::{self, Entry, Name};
+use crate::name::{self, Name, RepositoryFile};
 use crate::source::{self, Listing};
-use crate::{Error, Result, Settings, Watch};
+use crate::{Error, HubSettings, Result, Watch};
 use serde_json::{json, Map, Value};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -23,16 +23,16 @@ const KIND: &str = "application/vnd.ollama.image.";
 const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
 /// A layer of a manifest.
-struct Layer {
+struct ManifestLayer {
     kind: String,
     sha256: String,
     size: u64,
 }
 
-fn layer(json: &Value) -> Option<Layer> {
+fn layer(json: &Value) -> Option<ManifestLayer> {
     let kind = json["mediaType"].as_str()?.strip_prefix(KIND)?.to_string();
     let sha256 = json["digest"].as_str()?.strip_prefix("sha256:").filter(|sha| name::is_hex(sha, 64))?;
-    Some(Layer { kind, sha256: sha256.to_ascii_lowercase(), size: json["size"].as_u64()? })
+    Some(ManifestLayer { kind, sha256: sha256.to_ascii_lowercase(), size: json["size"].as_u64()? })
 }
 
 /// Names of texts in [`ASIDE`], by their layers'.
@@ -40,14 +40,14 @@ const TEXTS: &[(&str, &str)] =
     &[("params", "parameters"), ("system", "system"), ("template", "template"), ("license", "license")];
 
 /// The files of a tag: the model and its projector under names of their own, and layers that are texts under their kinds.
-pub fn listed(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
+pub fn list_tag_files(settings: &HubSettings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
     let at = format!("{}/v2/{}", settings.ollama, of.repo.id);
     let url = format!("{at}/manifests/{}", of.tag());
     let ask = Ask { url: url.clone(), accept: Some(MANIFEST), ..Ask::default() };
     let (text, json) = source::json(settings, ask, watch)?;
     let bad = |what: String| Error::Answer { url: url.clone(), what };
     let layers = json["layers"].as_array().ok_or_else(|| bad("expected a list in layers".into()))?;
-    let layers: Vec<Layer> = layers.iter().filter_map(layer).collect();
+    let layers: Vec<ManifestLayer> = layers.iter().filter_map(layer).collect();
     let kinds = || layers.iter().map(|layer| layer.kind.as_str()).collect::<Vec<_>>().join(", ");
     if layers.iter().filter(|layer| layer.kind == "model").count() != 1 {
         return Err(bad(format!("expected one layer that is a GGUF model, found {}", kinds())));
@@ -56,14 +56,14 @@ pub fn listed(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listi
         return Err(bad("expected a model without an adapter, found one with it".into()));
     }
     let stem = format!("{}-{}", of.repo.id.rsplit('/').next().unwrap_or_default(), of.tag());
-    let entry = |layer: &Layer| {
+    let entry = |layer: &ManifestLayer| {
         let path = match layer.kind.as_str() {
             "model" => format!("{stem}.gguf"),
             "projector" => format!("mmproj-{stem}.gguf"),
             other => format!("layer-{other}"),
         };
         let url = format!("{at}/blobs/sha256:{}", layer.sha256);
-        Entry { path, blob: layer.sha256.clone(), sha256: Some(layer.sha256.clone()), size: layer.size, url }
+        RepositoryFile { path, blob: layer.sha256.clone(), sha256: Some(layer.sha256.clone()), size: layer.size, url }
     };
     let commit = source::hex(&Sha256::digest(&text)[..20]);
     Ok(Listing { commit, entries: layers.iter().map(entry).collect() })
@@ -71,7 +71,7 @@ pub fn listed(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listi
 
 /// Writes what the registry says beside a model to a file beside it.
 pub fn keep_aside(
-    settings: &Settings,
+    settings: &HubSettings,
     of: &Name,
     cache: &Cache,
     listing: &Listing,
@@ -106,7 +106,7 @@ pub fn keep_aside(
 }
 
 /// The text of a layer, which is what its digest says.
-fn text(settings: &Settings, entry: &Entry, watch: &Watch<'_>) -> Result<String> {
+fn text(settings: &HubSettings, entry: &RepositoryFile, watch: &Watch<'_>) -> Result<String> {
     let bad = |what: String| Error::Answer { url: entry.url.clone(), what };
     if entry.size > MOST_TEXT {
         return Err(bad(format!("expected a text of at most {MOST_TEXT} bytes, found {}", entry.size)));

@@ -1,10 +1,10 @@
 //! What a repository has, host by host, and its files fetched into the cache.
 
-use crate::cache::{Cache, Place};
-use crate::download::{self, Wanted};
+use crate::cache::{BlobPaths, Cache};
+use crate::download::{self, RemoteFile};
 use crate::http::{self, Ask};
-use crate::name::{self, Entry, Host, Name};
-use crate::{ollama, Error, Event, Result, Settings, Watch};
+use crate::name::{self, Host, Name, RepositoryFile};
+use crate::{ollama, Error, Event, HubSettings, Result, Watch};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct Listing {
     /// Its name in the cache, of 40 hexadecimal digits.
     pub commit: String,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RepositoryFile>,
 }
 
 /// The revision of a name: of Ollama's registry its tag, else the main one.
@@ -33,18 +33,22 @@ pub fn hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// None that is meant, and what there is.
-pub fn chosen<'a>(of: &Name, entries: &'a [Entry], file: Option<&str>) -> Result<Vec<&'a Entry>> {
+pub fn choose_file_parts<'a>(
+    of: &Name,
+    entries: &'a [RepositoryFile],
+    file: Option<&str>,
+) -> Result<Vec<&'a RepositoryFile>> {
     if of.host == Host::Ollama && file.is_none() {
         // A tag has one model, however it is called.
         let alone = name::Repo { id: of.repo.id.clone(), quant: None };
-        return name::chosen(entries, &alone, None);
+        return name::choose_file_parts(entries, &alone, None);
     }
-    name::chosen(entries, &of.repo, file)
+    name::choose_file_parts(entries, &of.repo, file)
 }
 
 /// The file that is meant, or all parts of its set; gives the path of the first one.
 pub fn fetch(
-    settings: &Settings,
+    settings: &HubSettings,
     of: &Name,
     revision: &str,
     file: Option<&str>,
@@ -52,14 +56,14 @@ pub fn fetch(
 ) -> Result<PathBuf> {
     let cache = Cache::new(settings, of);
     if settings.offline {
-        return cached(&cache, of, revision, file);
+        return find_cached(&cache, of, revision, file);
     }
     let settings = &settings.at(of.host);
-    let listing = match listed(settings, of, revision, watch) {
+    let listing = match list_repository(settings, of, revision, watch) {
         Ok(listing) => listing,
         // Without a network, what is there will do.
         Err(Error::Network { url, what }) => {
-            return match cached(&cache, of, revision, file) {
+            return match find_cached(&cache, of, revision, file) {
                 Ok(path) => {
                     (watch.tell)(Event::Cached(&what));
                     Ok(path)
@@ -69,20 +73,20 @@ pub fn fetch(
         }
         Err(other) => return Err(other),
     };
-    let parts = chosen(of, &listing.entries, file)?;
+    let parts = choose_file_parts(of, &listing.entries, file)?;
     let total = parts.iter().map(|part| part.size).sum();
     let mut first = None;
     let mut done = 0;
     for part in parts {
         let path = cache.pointer(&listing.commit, &part.path);
         if !cache.has(&path, part) {
-            let wanted = Wanted {
+            let wanted = RemoteFile {
                 url: part.url.clone(),
                 name: &part.path,
                 size: Some(part.size),
                 sha256: part.sha256.as_deref(),
             };
-            let place = Place { blob: cache.blob(&part.blob), lock: cache.lock(&part.blob), by_content: true };
+            let place = BlobPaths { blob: cache.blob(&part.blob), lock: cache.lock(&part.blob), by_content: true };
             download::fetch(settings, &wanted, &place, (done, total), watch)?;
             cache.point(&listing.commit, &part.path, &part.blob)?;
         }
@@ -98,12 +102,12 @@ pub fn fetch(
 }
 
 /// The projector that a revision has.
-pub fn projector(settings: &Settings, of: &Name, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
+pub fn projector(settings: &HubSettings, of: &Name, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
     let (cache, revision) = (Cache::new(settings, of), revision(of));
     let known = || cache.get_ref(revision).map(|commit| cache.entries(&commit)).unwrap_or_default();
     let entries = match settings.offline {
         true => known(),
-        false => match listed(&settings.at(of.host), of, revision, watch) {
+        false => match list_repository(&settings.at(of.host), of, revision, watch) {
             Ok(listing) => listing.entries,
             Err(Error::Network { .. }) => known(),
             Err(other) => return Err(other),
@@ -113,7 +117,7 @@ pub fn projector(settings: &Settings, of: &Name, watch: &mut Watch<'_>) -> Resul
     fetch(settings, of, revision, Some(&entry.path), watch).map(Some)
 }
 
-fn cached(cache: &Cache, of: &Name, revision: &str, file: Option<&str>) -> Result<PathBuf> {
+fn find_cached(cache: &Cache, of: &Name, revision: &str, file: Option<&str>) -> Result<PathBuf> {
     let missing = || {
         let folder = cache.folder().display();
         let name = of.repository();
@@ -121,29 +125,29 @@ fn cached(cache: &Cache, of: &Name, revision: &str, file: Option<&str>) -> Resul
     };
     let commit = cache.get_ref(revision).ok_or_else(missing)?;
     let entries = cache.entries(&commit);
-    let parts = chosen(of, &entries, file).map_err(|_| missing())?;
+    let parts = choose_file_parts(of, &entries, file).map_err(|_| missing())?;
     parts.first().map(|part| cache.pointer(&commit, &part.path)).ok_or_else(missing)
 }
 
-fn listed(settings: &Settings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
+fn list_repository(settings: &HubSettings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
     match of.host {
         Host::Hub => hub(settings, of, revision, watch),
         Host::Scope => scope(settings, of, watch),
-        Host::Ollama => ollama::listed(settings, of, watch),
+        Host::Ollama => ollama::list_tag_files(settings, of, watch),
     }
 }
 
 /// An answer that is JSON.
-pub fn json(settings: &Settings, ask: Ask, watch: &Watch<'_>) -> Result<(Vec<u8>, Value)> {
+pub fn json(settings: &HubSettings, ask: Ask, watch: &Watch<'_>) -> Result<(Vec<u8>, Value)> {
     let bad = Error::Answer { url: ask.url.clone(), what: "expected JSON, found something else".into() };
     let text = http::text(settings, ask, watch.stop)?;
     let json = serde_json::from_slice(&text).map_err(|_| bad)?;
     Ok((text, json))
 }
 
-fn hub(settings: &Settings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
+fn hub(settings: &HubSettings, of: &Name, revision: &str, watch: &Watch<'_>) -> Result<Listing> {
     let (endpoint, id) = (&settings.endpoint, &of.repo.id);
-    let url = format!("{endpoint}/api/models/{id}/revision/{}?blobs=true", name::escaped(revision));
+    let url = format!("{endpoint}/api/models/{id}/revision/{}?blobs=true", name::escape_url_path(revision));
     let bad = |what: &str| Error::Answer { url: url.clone(), what: what.to_string() };
     let (_, json) = json(settings, Ask { url: url.clone(), ..Ask::default() }, watch)?;
     let commit =
@@ -155,14 +159,14 @@ fn hub(settings: &Settings, of: &Name, revision: &str, watch: &Watch<'_>) -> Res
         let sha256 = json["lfs"]["sha256"].as_str().filter(|sha| name::is_hex(sha, 64)).map(str::to_ascii_lowercase);
         let git = json["blobId"].as_str().filter(|sha| name::is_hex(sha, 40)).map(str::to_ascii_lowercase);
         let size = json["lfs"]["size"].as_u64().or(json["size"].as_u64())?;
-        let url = format!("{endpoint}/{id}/resolve/{commit}/{}", name::escaped(path));
-        Some(Entry { path: path.to_string(), blob: sha256.clone().or(git)?, sha256, size, url })
+        let url = format!("{endpoint}/{id}/resolve/{commit}/{}", name::escape_url_path(path));
+        Some(RepositoryFile { path: path.to_string(), blob: sha256.clone().or(git)?, sha256, size, url })
     };
     Ok(Listing { commit: commit.to_string(), entries: files.iter().filter_map(entry).collect() })
 }
 
 /// ModelScope tells no commit of a list: the list itself is one.
-fn scope(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
+fn scope(settings: &HubSettings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
     let at = format!("{}/api/v1/models/{}/repo", settings.scope, of.repo.id);
     let url = format!("{at}/files?Revision=master&Recursive=true");
     let (_, json) = json(settings, Ask { url: url.clone(), ..Ask::default() }, watch)?;
@@ -173,11 +177,11 @@ fn scope(settings: &Settings, of: &Name, watch: &Watch<'_>) -> Result<Listing> {
     let entry = |json: &Value| {
         let path = json["Path"].as_str().filter(|path| name::check_path(path).is_ok())?;
         let sha256 = json["Sha256"].as_str().filter(|sha| name::is_hex(sha, 64))?.to_ascii_lowercase();
-        let url = format!("{at}?Revision=master&FilePath={}", name::escaped(path));
+        let url = format!("{at}?Revision=master&FilePath={}", name::escape_url_path(path));
         let size = json["Size"].as_u64().filter(|_| json["Type"] != "tree")?;
-        Some(Entry { path: path.to_string(), blob: sha256.clone(), sha256: Some(sha256), size, url })
+        Some(RepositoryFile { path: path.to_string(), blob: sha256.clone(), sha256: Some(sha256), size, url })
     };
-    let entries: Vec<Entry> = files.iter().filter_map(entry).collect();
+    let entries: Vec<RepositoryFile> = files.iter().filter_map(entry).collect();
     let mut all = Sha256::new();
     entries.iter().for_each(|entry| all.update(format!("{}\0{}\n", entry.path, entry.blob)));
     Ok(Listing { commit: hex(&all.finalize()[..20]), entries })

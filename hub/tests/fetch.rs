@@ -4,7 +4,7 @@
 #[path = "fetch/hosts.rs"]
 mod hosts;
 
-use pumex_hub::{fetch, fetch_url, Error, Event, Settings, Watch};
+use pumex_hub::{fetch, fetch_url, Error, Event, HubSettings, Watch};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,12 +17,12 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-struct Asked {
+struct ReceivedRequest {
     path: String,
     head: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -38,11 +38,11 @@ impl Asked {
 /// A server whose answers are bytes, one connection each.
 struct Server {
     port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
-    fn new(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Server {
+    fn new(answer: impl Fn(&ReceivedRequest, &mut TcpStream) + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let (noted, answer) = (Arc::clone(&asked), Arc::new(answer));
@@ -54,7 +54,7 @@ impl Server {
                     let mut reader = BufReader::new(stream.try_clone().unwrap());
                     while reader.read_line(&mut head).unwrap_or(0) > 2 {}
                     let path = head.split(' ').nth(1).unwrap_or("").to_string();
-                    let request = Asked { path, head };
+                    let request = ReceivedRequest { path, head };
                     noted.lock().unwrap().push(request.clone());
                     answer(&request, &mut stream);
                 });
@@ -67,7 +67,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn received_requests(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -82,7 +82,7 @@ fn send(stream: &mut TcpStream, status: &str, headers: &[String], body: &[u8]) {
 }
 
 /// The part of `all` that was asked for.
-fn send_range(asked: &Asked, stream: &mut TcpStream, all: &[u8], headers: &[String]) {
+fn send_range(asked: &ReceivedRequest, stream: &mut TcpStream, all: &[u8], headers: &[String]) {
     let from = asked.from();
     if from == 0 {
         return send(stream, "200 OK", headers, all);
@@ -112,7 +112,7 @@ fn listing(files: &[(&str, &[u8])]) -> String {
 }
 
 /// A Hub with one file; `body` answers for it.
-fn hub(all: Vec<u8>, body: impl Fn(&Asked, &mut TcpStream, &[u8]) + Send + Sync + 'static) -> Server {
+fn hub(all: Vec<u8>, body: impl Fn(&ReceivedRequest, &mut TcpStream, &[u8]) + Send + Sync + 'static) -> Server {
     Server::new(move |asked, stream| match asked.path.as_str() {
         path if path.starts_with("/api/") => {
             send(stream, "200 OK", &[], listing(&[("m-Q4_K_M.gguf", &all), ("m-F16.gguf", b"other")]).as_bytes());
@@ -122,16 +122,16 @@ fn hub(all: Vec<u8>, body: impl Fn(&Asked, &mut TcpStream, &[u8]) + Send + Sync 
 }
 
 /// A folder of its own, gone at the end.
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
-    fn new() -> Folder {
+impl TemporaryFolder {
+    fn new() -> TemporaryFolder {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("pumex-hub-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Folder(std::env::temp_dir().join(name))
+        TemporaryFolder(std::env::temp_dir().join(name))
     }
 
-    /// Of the one blob that there is to be.
+    /// The path of the one blob that there is to be.
     fn blob(&self, all: &[u8]) -> PathBuf {
         self.0.join("models--u--m/blobs").join(hex(all))
     }
@@ -141,14 +141,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn settings(folder: &Folder, server: &Server) -> Settings {
-    Settings {
+fn settings(folder: &TemporaryFolder, server: &Server) -> HubSettings {
+    HubSettings {
         cache: folder.0.clone(),
         endpoint: server.url(),
         scope: server.url(),
@@ -160,17 +160,17 @@ fn settings(folder: &Folder, server: &Server) -> Settings {
     }
 }
 
-fn quietly(settings: &Settings, repo: &str) -> Result<PathBuf, Error> {
+fn quietly(settings: &HubSettings, repo: &str) -> Result<PathBuf, Error> {
     fetch(settings, repo, None, &mut Watch { tell: &mut |_| (), stop: &AtomicBool::new(false) })
 }
 
-fn refused(settings: &Settings, repo: &str) -> String {
+fn refusal_text(settings: &HubSettings, repo: &str) -> String {
     quietly(settings, repo).unwrap_err().to_string()
 }
 
 #[test]
 fn a_file_goes_where_the_hubs_tools_look_for_it_and_is_not_fetched_twice() {
-    let (all, folder) = (contents(700_000), Folder::new());
+    let (all, folder) = (contents(700_000), TemporaryFolder::new());
     let server = hub(all.clone(), |asked, stream, all| send_range(asked, stream, all, &[]));
     let settings = settings(&folder, &server);
     let (mut most, mut begun) = (0, Vec::new());
@@ -186,26 +186,26 @@ fn a_file_goes_where_the_hubs_tools_look_for_it_and_is_not_fetched_twice() {
     assert_eq!(std::fs::read_to_string(folder.0.join("models--u--m/refs/main")).unwrap(), COMMIT);
     #[cfg(unix)]
     assert_eq!(std::fs::read_link(&path).unwrap(), Path::new("../../blobs").join(hex(&all)));
-    assert_eq!((quietly(&settings, "u/m").unwrap(), server.asked().len()), (path.clone(), 3));
+    assert_eq!((quietly(&settings, "u/m").unwrap(), server.received_requests().len()), (path.clone(), 3));
     // Without a network, what is there is taken.
-    let offline = Settings { offline: true, ..settings.clone() };
-    assert_eq!((quietly(&offline, "u/m:q4_k_m").unwrap(), server.asked().len()), (path.clone(), 3));
-    assert!(refused(&offline, "u/m:F16").contains("no network (--offline)"));
-    let gone = Settings { endpoint: "http://127.0.0.1:1".into(), ..settings };
+    let offline = HubSettings { offline: true, ..settings.clone() };
+    assert_eq!((quietly(&offline, "u/m:q4_k_m").unwrap(), server.received_requests().len()), (path.clone(), 3));
+    assert!(refusal_text(&offline, "u/m:F16").contains("no network (--offline)"));
+    let gone = HubSettings { endpoint: "http://127.0.0.1:1".into(), ..settings };
     assert_eq!(quietly(&gone, "u/m").unwrap(), path);
-    assert!(refused(&gone, "u/other").contains("is there a network?"));
+    assert!(refusal_text(&gone, "u/other").contains("is there a network?"));
 }
 
 #[test]
 fn an_interrupted_download_goes_on_where_it_ended() {
-    let (all, folder) = (contents(600_000), Folder::new());
+    let (all, folder) = (contents(600_000), TemporaryFolder::new());
     let server = hub(all.clone(), |asked, stream, all| match asked.from() {
         0 => send(stream, "200 OK", &[format!("Content-Length: {}", all.len())], &all[..400_000]),
         _ => send_range(asked, stream, all, &[]),
     });
     let path = quietly(&settings(&folder, &server), "u/m").unwrap();
     assert_eq!(std::fs::read(path).unwrap(), all);
-    let froms: Vec<usize> = server.asked()[1..].iter().map(Asked::from).collect();
+    let froms: Vec<usize> = server.received_requests()[1..].iter().map(ReceivedRequest::from).collect();
     assert_eq!(froms, [0, 400_000]);
     assert!(!folder.partial(&all).exists());
 }
@@ -213,40 +213,40 @@ fn an_interrupted_download_goes_on_where_it_ended() {
 #[test]
 fn a_part_that_another_program_left_is_used_or_found_wrong() {
     for right in [true, false] {
-        let (all, folder) = (contents(300_000), Folder::new());
+        let (all, folder) = (contents(300_000), TemporaryFolder::new());
         let server = hub(all.clone(), |asked, stream, all| send_range(asked, stream, all, &[]));
         std::fs::create_dir_all(folder.partial(&all).parent().unwrap()).unwrap();
         let part = if right { all[..1000].to_vec() } else { vec![9; 1000] };
         std::fs::write(folder.partial(&all), part).unwrap();
         let path = quietly(&settings(&folder, &server), "u/m").unwrap();
         assert_eq!(std::fs::read(path).unwrap(), all);
-        let froms: Vec<usize> = server.asked()[1..].iter().map(Asked::from).collect();
+        let froms: Vec<usize> = server.received_requests()[1..].iter().map(ReceivedRequest::from).collect();
         assert_eq!(froms, if right { vec![1000] } else { vec![1000, 0] });
     }
 }
 
 #[test]
 fn contents_that_are_not_those_of_the_checksum_never_get_a_name() {
-    let (all, folder) = (contents(1000), Folder::new());
+    let (all, folder) = (contents(1000), TemporaryFolder::new());
     let server = hub(all.clone(), |_, stream, all| send(stream, "200 OK", &[], &vec![1; all.len()]));
-    let error = refused(&settings(&folder, &server), "u/m");
+    let error = refusal_text(&settings(&folder, &server), "u/m");
     assert!(error.contains(&format!("expected contents with SHA-256 {}", hex(&all))), "{error}");
     assert!(!folder.blob(&all).exists() && !folder.partial(&all).exists());
     // Likewise of another length.
     let server = hub(all.clone(), |_, stream, all| send(stream, "200 OK", &[], &all[1..]));
-    assert!(refused(&settings(&folder, &server), "u/m").contains("expected 1000 bytes, found 999"));
+    assert!(refusal_text(&settings(&folder, &server), "u/m").contains("expected 1000 bytes, found 999"));
     let server = hub(all.clone(), |_, stream, all| {
         let chunked = [format!("{:x}\r\n", all.len() + 5).as_bytes(), all, b"extra\r\n0\r\n\r\n"].concat();
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
         let _ = stream.write_all(&chunked);
     });
-    assert!(refused(&settings(&folder, &server), "u/m").contains("expected 1000 bytes, found more"));
+    assert!(refusal_text(&settings(&folder, &server), "u/m").contains("expected 1000 bytes, found more"));
     assert!(!folder.blob(&all).exists());
 }
 
 #[test]
 fn a_token_goes_to_its_own_host_alone() {
-    let (all, folder) = (contents(5000), Folder::new());
+    let (all, folder) = (contents(5000), TemporaryFolder::new());
     let far = {
         let all = all.clone();
         Server::new(move |asked, stream| send_range(asked, stream, &all, &[]))
@@ -257,9 +257,9 @@ fn a_token_goes_to_its_own_host_alone() {
         _ => send(stream, "302 Found", &["Location: /here".to_string()], b""),
     });
     quietly(&settings(&folder, &server), "u/m").unwrap();
-    assert!(server.asked().iter().all(|asked| asked.header("authorization") == Some("Bearer hf_secret")));
-    assert_eq!(server.asked().len(), 3);
-    assert_eq!(far.asked().iter().map(|asked| asked.header("authorization")).collect::<Vec<_>>(), [None]);
+    assert!(server.received_requests().iter().all(|asked| asked.header("authorization") == Some("Bearer hf_secret")));
+    assert_eq!(server.received_requests().len(), 3);
+    assert_eq!(far.received_requests().iter().map(|asked| asked.header("authorization")).collect::<Vec<_>>(), [None]);
 }
 
 #[test]
@@ -272,31 +272,31 @@ fn refusals_say_what_to_do() {
         ("503 Busy", true, "trouble of its own"),
         ("302 Found", true, "expected a redirect to a URL"),
     ] {
-        let folder = Folder::new();
+        let folder = TemporaryFolder::new();
         let server =
             Server::new(move |_, stream| send(stream, status, &["Location: file:///etc/passwd".into()], b"{}"));
-        let settings = Settings { token: token.then(|| "hf_secret".into()), ..settings(&folder, &server) };
-        let error = refused(&settings, "u/m");
+        let settings = HubSettings { token: token.then(|| "hf_secret".into()), ..settings(&folder, &server) };
+        let error = refusal_text(&settings, "u/m");
         assert!(error.contains(words) && error.lines().count() == 1 && !error.contains("hf_secret"), "{error}");
     }
-    let folder = Folder::new();
+    let folder = TemporaryFolder::new();
     let server = Server::new(|asked, stream| {
         let again = format!("Location: {}x", asked.path);
         send(stream, "302 Found", &[again], b"");
     });
-    assert!(refused(&settings(&folder, &server), "u/m").contains("expected at most 10 redirects"));
+    assert!(refusal_text(&settings(&folder, &server), "u/m").contains("expected at most 10 redirects"));
 }
 
 #[test]
 fn a_host_that_says_nothing_or_nonsense_is_given_up() {
-    let folder = Folder::new();
+    let folder = TemporaryFolder::new();
     let silent = Server::new(|_, _| std::thread::sleep(Duration::from_secs(20)));
-    assert!(refused(&settings(&folder, &silent), "u/m").contains("no answer for 0.4 s"));
+    assert!(refusal_text(&settings(&folder, &silent), "u/m").contains("no answer for 0.4 s"));
     let stalling = hub(contents(300_000), |_, stream, all| {
         send(stream, "200 OK", &[format!("Content-Length: {}", all.len())], &all[..100_000]);
         std::thread::sleep(Duration::from_secs(20));
     });
-    let error = refused(&settings(&folder, &stalling), "u/m");
+    let error = refusal_text(&settings(&folder, &stalling), "u/m");
     assert!(error.contains("no data for 0.4 s") || error.contains("the connection ended"), "{error}");
     assert_eq!(std::fs::metadata(folder.partial(&contents(300_000))).unwrap().len(), 100_000);
     for answer in [
@@ -310,13 +310,13 @@ fn a_host_that_says_nothing_or_nonsense_is_given_up() {
         let server = Server::new(move |_, stream| {
             let _ = stream.write_all(answer.as_bytes());
         });
-        assert_eq!(refused(&settings(&folder, &server), "u/m").lines().count(), 1);
+        assert_eq!(refusal_text(&settings(&folder, &server), "u/m").lines().count(), 1);
     }
 }
 
 #[test]
 fn a_listing_cannot_name_files_elsewhere() {
-    let folder = Folder::new();
+    let folder = TemporaryFolder::new();
     let server = Server::new(|asked, stream| {
         let evil = r#"{"sha":"C","siblings":[{"rfilename":"../../../evil-Q4_K_M.gguf","size":4,"blobId":"C"},
             {"rfilename":"/tmp/evil-Q4_K_M.gguf","size":4,"blobId":"C"},{"rfilename":"evil\u0000-Q4_K_M.gguf","size":4,"blobId":"C"},
@@ -325,14 +325,14 @@ fn a_listing_cannot_name_files_elsewhere() {
         assert!(asked.path.starts_with("/api/"), "nothing is fetched");
         send(stream, "200 OK", &[], evil.replace('C', COMMIT).as_bytes());
     });
-    assert!(refused(&settings(&folder, &server), "u/m").contains("found no GGUF file"));
-    assert!(refused(&settings(&folder, &server), "../m").contains("expected user/name"));
+    assert!(refusal_text(&settings(&folder, &server), "u/m").contains("found no GGUF file"));
+    assert!(refusal_text(&settings(&folder, &server), "../m").contains("expected user/name"));
     assert!(!folder.0.exists());
 }
 
 #[test]
 fn a_stop_leaves_a_part_to_go_on_with() {
-    let (all, folder) = (contents(2_000_000), Folder::new());
+    let (all, folder) = (contents(2_000_000), TemporaryFolder::new());
     let server = hub(all.clone(), |asked, stream, all| match asked.from() {
         0 => {
             send(stream, "200 OK", &[format!("Content-Length: {}", all.len())], &all[..1_000_000]);
@@ -340,7 +340,7 @@ fn a_stop_leaves_a_part_to_go_on_with() {
         }
         _ => send_range(asked, stream, all, &[]),
     });
-    let settings = Settings { patience: Duration::from_secs(20), ..settings(&folder, &server) };
+    let settings = HubSettings { patience: Duration::from_secs(20), ..settings(&folder, &server) };
     let stop = AtomicBool::new(false);
     let mut tell = |event: Event<'_>| {
         if let Event::Bytes(500_000..) = event {
@@ -352,12 +352,12 @@ fn a_stop_leaves_a_part_to_go_on_with() {
     let kept = std::fs::metadata(folder.partial(&all)).unwrap().len();
     assert!((500_000..=1_000_000).contains(&kept) && !folder.blob(&all).exists());
     assert_eq!(std::fs::read(quietly(&settings, "u/m").unwrap()).unwrap(), all);
-    assert_eq!(server.asked().last().unwrap().from() as u64, kept);
+    assert_eq!(server.received_requests().last().unwrap().from() as u64, kept);
 }
 
 #[test]
 fn two_downloads_of_one_file_are_one() {
-    let (all, folder) = (contents(500_000), Folder::new());
+    let (all, folder) = (contents(500_000), TemporaryFolder::new());
     let server = hub(all.clone(), |asked, stream, all| {
         std::thread::sleep(Duration::from_millis(200));
         send_range(asked, stream, all, &[]);
@@ -367,12 +367,12 @@ fn two_downloads_of_one_file_are_one() {
         let all_of_them: Vec<_> = (0..3).map(|_| scope.spawn(|| quietly(&settings, "u/m").unwrap())).collect();
         all_of_them.into_iter().for_each(|one| assert_eq!(std::fs::read(one.join().unwrap()).unwrap(), all));
     });
-    assert_eq!(server.asked().iter().filter(|asked| asked.path.contains("/resolve/")).count(), 1);
+    assert_eq!(server.received_requests().iter().filter(|asked| asked.path.contains("/resolve/")).count(), 1);
 }
 
 #[test]
 fn a_url_is_fetched_with_its_set_and_gone_on_with_while_its_tag_stays() {
-    let (old, new, folder) = (contents(200_000), vec![3; 200_000], Folder::new());
+    let (old, new, folder) = (contents(200_000), vec![3; 200_000], TemporaryFolder::new());
     let turn = AtomicUsize::new(0);
     let (first, second) = (old.clone(), new.clone());
     let server = Server::new(move |asked, stream| match turn.fetch_add(1, Ordering::Relaxed) {
@@ -383,17 +383,17 @@ fn a_url_is_fetched_with_its_set_and_gone_on_with_while_its_tag_stays() {
             send(stream, "200 OK", &["ETag: \"new\"".into()], &second);
         }
     });
-    let settings = Settings { endpoint: "http://hub.invalid".into(), ..settings(&folder, &server) };
+    let settings = HubSettings { endpoint: "http://hub.invalid".into(), ..settings(&folder, &server) };
     let url = format!("{}/x/m-00001-of-00002.gguf?a=b", server.url());
-    let get = |settings: &Settings| {
+    let get = |settings: &HubSettings| {
         fetch_url(settings, &url, &mut Watch { tell: &mut |_| (), stop: &AtomicBool::new(false) })
     };
     assert!(get(&settings).unwrap_err().to_string().contains("the connection ended"));
     let path = get(&settings).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), new);
     assert_eq!(std::fs::read(path.with_file_name("m-00002-of-00002.gguf")).unwrap(), b"part two");
-    assert!(server.asked().iter().all(|asked| asked.header("authorization").is_none()));
-    assert_eq!(get(&Settings { offline: true, ..settings.clone() }).unwrap(), path);
+    assert!(server.received_requests().iter().all(|asked| asked.header("authorization").is_none()));
+    assert_eq!(get(&HubSettings { offline: true, ..settings.clone() }).unwrap(), path);
     for bad in ["x", "ftp://a/b.gguf", "http://h/", "http://h/..", "http://h/a%00\0"] {
         let stop = AtomicBool::new(false);
         assert!(fetch_url(&settings, bad, &mut Watch { tell: &mut |_| (), stop: &stop }).is_err(), "{bad}");
@@ -402,7 +402,7 @@ fn a_url_is_fetched_with_its_set_and_gone_on_with_while_its_tag_stays() {
 
 #[test]
 fn a_url_of_the_hub_is_its_repositorys_file() {
-    let (all, folder) = (contents(1000), Folder::new());
+    let (all, folder) = (contents(1000), TemporaryFolder::new());
     let server = hub(all.clone(), |asked, stream, all| send_range(asked, stream, all, &[]));
     let url = format!("{}/u/m/resolve/main/m-Q4_K_M.gguf?download=true", server.url());
     let stop = AtomicBool::new(false);

@@ -118,8 +118,8 @@ impl Lowering<'_> {
             k_width: self.width(a.k.val) as u32,
             y_stride: a.out.stride as u32,
             y_width: self.width(a.out.val) as u32,
-            chosen: a.chosen().map_or(0, |c| self.at(c)),
-            chosen_width: a.chosen().map_or(0, |c| self.width(c.val) as u32),
+            chosen: a.visible_entries().map_or(0, |c| self.at(c)),
+            chosen_width: a.visible_entries().map_or(0, |c| self.width(c.val) as u32),
             entry_stride: a.entries.map_or(0, |e| e.stride as u32),
             entries_at: a.entries.map_or(0, |e| (e.at - a.at) as u32),
             every: a.entries.map_or(0, |e| e.every as u32),
@@ -135,14 +135,14 @@ impl Lowering<'_> {
             ("DIM", a.dim as u32),
             ("WINDOW", a.window as u32),
             ("OWN", (a.dim as u32).div_ceil(threads)),
-            ("CHOSEN", u32::from(a.chosen().is_some())),
+            ("CHOSEN", u32::from(a.visible_entries().is_some())),
             ("ALONE", u32::from(self.shape.decode_batch)),
         ];
         let floats = a.window * a.dim + a.entries.map_or(0, |e| e.slots * e.stride);
         let mut reads =
             vec![self.groups(a.q, a.heads, a.dim), self.groups(a.k, 1, a.dim), self.access_state(a.layer, floats)];
         reads.extend(self.matrices([a.sinks]));
-        reads.extend(a.chosen().map(|c| self.groups(c, 1, self.width(c.val))));
+        reads.extend(a.visible_entries().map(|c| self.groups(c, 1, self.width(c.val))));
         let writes = vec![self.groups(a.out, a.heads, a.dim)];
         self.emit(
             Module::of("attend_blocks"),

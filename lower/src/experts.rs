@@ -86,7 +86,7 @@ impl Lowering<'_> {
             has_room: self.t.packing.is_some_and(|packing| packing.moe),
             short: infos().any(|info| !info.cols.is_multiple_of(INPUTS)),
             any_in_slabs: infos().any(|info| fusion::lies_in_slabs(self.t, info)),
-            decoded_bytes: infos().map(WeightInfo::decoded_bytes).max().unwrap_or(0),
+            decoded_bytes: infos().map(WeightInfo::f16_bytes).max().unwrap_or(0),
             layout: self.t.packing.map(|packing| packing.layout),
             packed_rows: self.t.rows.filter(|rows| rows.moe).map(|rows| rows.asked),
         }

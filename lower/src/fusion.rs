@@ -38,7 +38,7 @@ pub(super) fn product_query(
         gate_and_up,
         short: parts.iter().any(|part| is_short(plan, part)),
         any_in_slabs,
-        decoded_bytes: infos().map(WeightInfo::decoded_bytes).max().unwrap_or(0),
+        decoded_bytes: infos().map(WeightInfo::f16_bytes).max().unwrap_or(0),
         format: first.map_or(FormatId::F32, |info| info.format.id),
         in_slabs: any_in_slabs,
         size: (infos().map(|info| info.rows).sum(), first.map_or(0, |info| info.cols), n),

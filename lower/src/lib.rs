@@ -197,7 +197,7 @@ impl Lowering<'_> {
     /// Whether an op only serves the output rows.
     fn is_head(&self, op: &Op) -> bool {
         match op {
-            Op::General(g) => self.plan.values[g.out().0].rows == Rows::Output,
+            Op::General(g) => self.plan.values[g.output().0].rows == Rows::Output,
             Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.plan.values[out.0].rows == Rows::Output,
             Op::Sample { .. } => true,
             _ => false,

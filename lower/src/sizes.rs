@@ -128,7 +128,7 @@ fn largest_decoded(plan: &Plan) -> u64 {
         _ => Vec::new(),
     };
     let infos = plan.ops.iter().flat_map(weights).map(|w| &plan.weights[w.0]);
-    let bytes = infos.filter(|info| !policy::lies_as_halves(info.format)).map(|info| info.decoded_bytes());
+    let bytes = infos.filter(|info| !policy::lies_as_halves(info.format)).map(|info| info.f16_bytes());
     bytes.filter(|bytes| *bytes <= policy::MOST_DECODED_BYTES).max().unwrap_or(0)
 }
 

@@ -119,10 +119,10 @@ impl<'a> Lowering<'a> {
         for (i, op) in graph.ops.iter().enumerate() {
             self.op = i;
             if zeroed.contains(&i) {
-                self.zero(op.out());
+                self.zero(op.output());
             }
             self.lower(op)?;
-            let written = graph.view(op.out()).buffer;
+            let written = graph.view(op.output()).buffer;
             self.packed = self.packed.take().filter(|packed| graph.view(packed.x.val).buffer != written);
         }
         Ok(self)

@@ -3,7 +3,7 @@
 mod moves;
 
 use crate::graph::{
-    Act, Arg, Bias, Graph, Join, NormKind, Op, Part, Picks, PicksData, Spans, Table, TableData, Val, View, Weight,
+    Act, Arg, Bias, Graph, GraphTable, Join, NormKind, Op, Part, Picks, PicksData, Spans, TableData, Val, View, Weight,
     WeightUse,
 };
 use crate::{Error, Result, Source};
@@ -18,7 +18,7 @@ pub struct Builder<'a> {
     graph: Graph,
     interned: HashMap<WeightUse, Weight>,
     /// Rotations so far: columns, angles, and the table of their cosines and sines.
-    rotations: Vec<(usize, Vec<f32>, Table)>,
+    rotations: Vec<(usize, Vec<f32>, GraphTable)>,
 }
 
 /// Heads and rules of an attention.
@@ -28,7 +28,7 @@ pub struct Attention {
     pub heads: usize,
     /// Heads of k and v.
     pub kv_heads: usize,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
     /// Which keys each query sees; all without.
     pub spans: Option<Spans>,
@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
         self.intern(name, (1, len), false, true)
     }
 
-    /// Likewise, if the file has it.
+    /// A tensor as a vector of `len` floats; none where the file has no such tensor.
     ///
     /// # Errors
     /// Another number of elements.
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         self.intern(name, (rows, cols), false, false)
     }
 
-    /// Likewise of a tensor that is stored as `[cols, rows]`: its fastest varying length is what comes out.
+    /// A matrix of a product, from a tensor that is stored as `[cols, rows]`: its fastest varying length is what comes out.
     ///
     /// # Errors
     /// No such tensor; another number of columns.
@@ -203,7 +203,7 @@ impl<'a> Builder<'a> {
         Ok(val)
     }
 
-    /// The same numbers as other rows.
+    /// The numbers of `x`, in the same order, as `rows` rows of `cols` columns.
     ///
     /// # Errors
     /// Another number of numbers.
@@ -217,9 +217,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Numbers that are known now, `cols` to a row.
-    pub fn table(&mut self, cols: usize, values: Vec<f32>) -> Table {
+    pub fn table(&mut self, cols: usize, values: Vec<f32>) -> GraphTable {
         self.graph.tables.push(TableData { cols, values: values.into() });
-        Table(self.graph.tables.len() - 1)
+        GraphTable(self.graph.tables.len() - 1)
     }
 
     /// First key that each query sees, and the one behind the last.
@@ -264,7 +264,7 @@ impl<'a> Builder<'a> {
         self.linear_of(part, name)
     }
 
-    /// Likewise of some columns.
+    /// The linear layer `name.weight` over some columns of a value, with `name.bias` if there is one.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -310,7 +310,7 @@ impl<'a> Builder<'a> {
         self.map_part(act, part, scale, join)
     }
 
-    /// Likewise of some columns.
+    /// `scale * act(a)` joined with another operand into a new value, where `a` is some columns of a value.
     ///
     /// # Errors
     /// An operand that does not go into the result.

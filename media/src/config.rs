@@ -39,7 +39,7 @@ pub struct Clip {
     pub modality: Modality,
     /// `clip.projector_type`, or that of the modality.
     pub projector: String,
-    /// Of the feed-forward parts.
+    /// The activation of the feed-forward parts.
     pub activation: Activation,
     /// Width of the tower's rows (`embedding_length`).
     pub width: usize,
@@ -76,15 +76,15 @@ pub struct Clip {
 }
 
 /// Keys that the projector's own file reads by name.
-pub struct Keys<'a> {
+pub struct ProjectorKeys<'a> {
     source: &'a dyn Source,
     modality: Modality,
 }
 
-impl<'a> Keys<'a> {
-    /// Of one modality of a file.
-    pub fn new(source: &'a dyn Source, modality: Modality) -> Keys<'a> {
-        Keys { source, modality }
+impl<'a> ProjectorKeys<'a> {
+    /// The keys of one modality of a file.
+    pub fn new(source: &'a dyn Source, modality: Modality) -> ProjectorKeys<'a> {
+        ProjectorKeys { source, modality }
     }
 
     fn key(&self, name: &str) -> String {
@@ -117,7 +117,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Likewise, with what holds if the key is not there.
+    /// A whole number from 1 on, or `default` where the key is not there.
     ///
     /// # Errors
     /// Another number than a whole one from 1 on.
@@ -169,7 +169,7 @@ impl<'a> Keys<'a> {
 
 /// The most rows and columns that a size of the metadata may say: larger ones are lies.
 const MOST: usize = 1 << 20;
-/// Likewise for columns of a head.
+/// The most columns that a head of the metadata may have: larger numbers are lies.
 const HEAD: usize = 1 << 12;
 
 impl Clip {
@@ -189,7 +189,7 @@ impl Clip {
     }
 
     fn read(source: &dyn Source, modality: Modality) -> Result<Clip> {
-        let keys = Keys::new(source, modality);
+        let keys = ProjectorKeys::new(source, modality);
         let flag = |key: &str| source.number(key).is_some_and(|n| n != 0.0);
         let activation = match (flag("clip.use_gelu"), flag("clip.use_silu")) {
             (true, true) => {

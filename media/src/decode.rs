@@ -15,17 +15,17 @@ pub struct Picture {
 
 /// What a picture's file may have at most. The header is read first, so that nothing is decoded of a file that says more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PictureLimits {
     /// Bytes of the file.
     pub bytes: usize,
     /// Pixels of the picture: width times height.
     pub pixels: usize,
 }
 
-impl Default for Limits {
+impl Default for PictureLimits {
     /// 128 MiB and 64 Mi pixels.
-    fn default() -> Limits {
-        Limits { bytes: 128 << 20, pixels: 64 << 20 }
+    fn default() -> PictureLimits {
+        PictureLimits { bytes: 128 << 20, pixels: 64 << 20 }
     }
 }
 
@@ -60,7 +60,7 @@ impl Picture {
         &self.pixels
     }
 
-    /// Likewise, as the picture's own.
+    /// Red, green and blue of each pixel, row by row, `[height, width, 3]`, without a copy.
     pub(crate) fn into_pixels(self) -> Vec<u8> {
         self.pixels
     }
@@ -70,7 +70,7 @@ impl Picture {
     ///
     /// # Errors
     /// A file of another format, one that is larger than the limits allow, and one that is damaged or cut short.
-    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture> {
+    pub fn decode(bytes: &[u8], limits: &PictureLimits) -> Result<Picture> {
         if bytes.len() > limits.bytes {
             return Err(Error::Medium(format!(
                 "picture: expected at most {} bytes, found {}",
@@ -98,7 +98,7 @@ impl Picture {
     }
 }
 
-fn decode_format(bytes: &[u8], format: ImageFormat, limits: &Limits) -> Result<Picture> {
+fn decode_format(bytes: &[u8], format: ImageFormat, limits: &PictureLimits) -> Result<Picture> {
     let damaged = |e: image::ImageError| {
         let reason = e.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Error::Medium(format!("picture: expected a whole {format:?}, found one that cannot be decoded: {reason}"))

@@ -33,16 +33,16 @@ mod yasa;
 mod youtu;
 
 use crate::graph::{Graph, Val};
-use crate::{Builder, Clip, Error, Input, Keys, Modality, Result, Source};
+use crate::{Builder, Clip, EncoderInput, Error, Modality, ProjectorKeys, Result, Source};
 
 /// What an encoder's file builds from.
 pub(crate) struct Context<'a> {
     /// Hyper-parameters.
     pub clip: &'a Clip,
     /// Further keys.
-    pub keys: Keys<'a>,
+    pub keys: ProjectorKeys<'a>,
     /// One input, or two frames of a pair.
-    pub inputs: &'a [Input],
+    pub inputs: &'a [EncoderInput],
 }
 
 /// Builds the rows for the text model.
@@ -62,7 +62,7 @@ const ENCODERS: &[(&str, Modality, &str, Build)] = &[
     ("gemma3", Modality::Vision, "Gemma 3", gemma::three),
     ("gemma3nv", Modality::Vision, "Gemma 3n", mobilenet::build),
     ("gemma4a", Modality::Audio, "Gemma 4", gemma_audio::conformer),
-    ("gemma4ua", Modality::Audio, "Gemma 4", gemma_audio::unified),
+    ("gemma4ua", Modality::Audio, "Gemma 4", gemma_audio::build_from_samples),
     ("gemma4uv", Modality::Vision, "Gemma 4", gemma::four_unified),
     ("gemma4v", Modality::Vision, "Gemma 4", gemma::four),
     ("glm4v", Modality::Vision, "GLM-4.1V, GLM-4.5V", glm::glm),
@@ -86,7 +86,7 @@ const ENCODERS: &[(&str, Modality, &str, Build)] = &[
     ("meralion", Modality::Audio, "MERaLiON", whisper::meralion),
     ("mimo_audio", Modality::Audio, "MiMo-Audio", mimo_audio::mimo),
     ("mimovl", Modality::Vision, "MiMo-VL", mimo::build),
-    ("minicpmv4_6", Modality::Vision, "MiniCPM-V 4.6", minicpm::merged),
+    ("minicpmv4_6", Modality::Vision, "MiniCPM-V 4.6", minicpm::build_merged),
     ("minimax_m3", Modality::Vision, "MiniMax M3", axes::minimax),
     ("mlp", Modality::Vision, "LLaVA 1.5, 1.6, Yi-VL, BakLLaVA", llava::two_layers),
     ("muse-glimmer", Modality::Vision, "Muse Glimmer", axes::muse),
@@ -126,11 +126,11 @@ pub fn table() -> impl Iterator<Item = (&'static str, Modality, &'static str)> {
 ///
 /// # Errors
 /// A projector that there is no encoder for; tensors that are missing or have other shapes; sizes that do not fit.
-pub fn build(source: &dyn Source, clip: &Clip, inputs: &[Input]) -> Result<Graph> {
+pub fn build(source: &dyn Source, clip: &Clip, inputs: &[EncoderInput]) -> Result<Graph> {
     let (.., encoder) = ENCODERS.iter().find(|(name, ..)| *name == clip.projector).ok_or_else(|| {
         Error::Unsupported(format!("clip.projector_type: no {} encoder `{}`", clip.modality.name(), clip.projector))
     })?;
-    let keys = Keys::new(source, clip.modality);
+    let keys = ProjectorKeys::new(source, clip.modality);
     for name in ["projector.scale_factor", "spatial_merge_size"] {
         match keys.size_or(name, 1)? {
             n if n > MERGE => {
@@ -157,7 +157,7 @@ impl Context<'_> {
     /// # Errors
     /// A picture that is smaller than a patch.
     pub fn patches(&self) -> Result<[usize; 2]> {
-        let Input { width, height, .. } = self.inputs[0];
+        let EncoderInput { width, height, .. } = self.inputs[0];
         let grid = [width / self.clip.patch, height / self.clip.patch];
         match grid.contains(&0) {
             true => Err(Error::Shape(format!("expected a picture of a patch at least, found {width} x {height}"))),

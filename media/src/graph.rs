@@ -16,7 +16,7 @@ pub struct Weight(pub usize);
 
 /// Numbers, by their number among [`Graph::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Table(pub usize);
+pub struct GraphTable(pub usize);
 
 /// Which rows see which, by their number among [`Graph::spans`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,7 +104,7 @@ pub enum Act {
     HardSwish,
     /// `clamp(x / 6 + 1/2, 0, 1)`
     HardSigmoid,
-    /// Of at least `.0`, at most `.1`.
+    /// Clamps to at least `.0`, at most `.1`.
     Clamp(f32, f32),
 }
 
@@ -116,8 +116,8 @@ pub enum Arg {
     /// A weight, likewise.
     Weight(Weight),
     /// Numbers, likewise.
-    Table(Table),
-    /// The same everywhere.
+    Table(GraphTable),
+    /// A number, the same everywhere.
     Number(f32),
 }
 
@@ -156,7 +156,7 @@ pub struct Window {
 
 /// Which columns of a head a rotation turns with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pairs {
+pub enum RotationPairs {
     /// `2 i` and `2 i + 1`.
     Adjacent,
     /// `i` and `i + dims / 2`.
@@ -168,7 +168,7 @@ pub enum Pairs {
 pub struct Digit {
     /// Divides the row's number.
     pub div: usize,
-    /// Of what remains.
+    /// The divisor whose remainder counts.
     pub modulo: usize,
 }
 
@@ -180,9 +180,9 @@ pub struct Bias {
     pub val: Val,
     /// Columns of a head.
     pub width: usize,
-    /// Of the key.
+    /// The digit of the key's position.
     pub key: Digit,
-    /// Of the query, if it counts.
+    /// The digit of the query's position, if it counts.
     pub query: Option<Digit>,
     /// The column where both are 0.
     pub base: usize,
@@ -269,11 +269,11 @@ pub enum Op {
     },
     /// `out = scale * act(a)`, then plus or times `b`.
     Map {
-        /// Of `a`.
+        /// The activation of `a`.
         act: Act,
         /// First operand, as large as the result.
         a: Part,
-        /// Of `act(a)`.
+        /// The factor of `act(a)`.
         scale: f32,
         /// Second operand and what is done with it.
         join: Option<(Join, Arg)>,
@@ -295,7 +295,7 @@ pub enum Op {
         x: Val,
         /// Length and stride.
         dims: Vec<(usize, usize)>,
-        /// As many numbers.
+        /// The value that is written, with as many numbers.
         out: Val,
     },
     /// Copies columns to a place in another value.
@@ -327,9 +327,9 @@ pub enum Op {
         /// Columns of a head.
         dims: usize,
         /// Which with which.
-        pairs: Pairs,
+        pairs: RotationPairs,
         /// `[n, dims]`: cosines of all pairs, then sines.
-        table: Table,
+        table: GraphTable,
     },
     /// `out = softmax(scale * q · kᵀ + biases) · v` of each head.
     Attend {
@@ -343,7 +343,7 @@ pub enum Op {
         heads: usize,
         /// Heads of k and v; each serves `heads / kv_heads` of q.
         kv_heads: usize,
-        /// Of the scores.
+        /// The factor of the scores.
         scale: f32,
         /// First key that each query sees and the one behind the last; all without.
         spans: Option<Spans>,
@@ -356,7 +356,7 @@ pub enum Op {
         /// `[n, heads * dv]`
         out: Val,
     },
-    /// Of each row: the `k` columns with the largest `x + bias`, each its part of the sum of their `x`; 0 elsewhere.
+    /// For each row: the `k` columns with the largest `x + bias`, each its part of the sum of their `x`; 0 elsewhere.
     Choose {
         /// `[n, cols]`
         x: Val,
@@ -367,7 +367,7 @@ pub enum Op {
         /// `[n, cols]`
         out: Val,
     },
-    /// Of each row: which row of `codes` is at the smallest distance, the first of several; that row of `values`.
+    /// For each row: which row of `codes` is at the smallest distance, the first of several; that row of `values`.
     Nearest {
         /// `[n, cols]`
         x: Val,
@@ -404,7 +404,7 @@ pub struct Graph {
     pub picks: Vec<PicksData>,
     /// Ops in order.
     pub ops: Vec<Op>,
-    /// What the medium's numbers are written to: one for each [`crate::Input`].
+    /// What the medium's numbers are written to: one for each [`crate::EncoderInput`].
     pub inputs: Vec<Val>,
     /// The rows for the text model.
     pub out: Option<Val>,
@@ -466,7 +466,7 @@ impl Op {
     }
 
     /// The value it writes.
-    pub fn out(&self) -> Val {
+    pub fn output(&self) -> Val {
         match self {
             Op::MatMul { out, .. } | Op::Norm { out, .. } | Op::Map { out, .. } => out.val,
             Op::HeadProducts { out, .. }

@@ -28,7 +28,7 @@ pub struct Interpreter<S> {
 }
 
 /// Buffers of a graph that runs, and its weights.
-struct Run<'g> {
+struct GraphRun<'g> {
     graph: &'g Graph,
     /// Empty where [`Products`] read the file's own bytes.
     weights: Vec<Arc<[f32]>>,
@@ -38,12 +38,12 @@ struct Run<'g> {
 }
 
 impl<S: Source> Interpreter<S> {
-    /// Of a file's weights.
+    /// An interpreter with the weights of `source`.
     pub fn new(source: S) -> Interpreter<S> {
         Interpreter { source, products: None, floats: Mutex::default() }
     }
 
-    /// Of a file's weights, with products by these kernels.
+    /// An interpreter with the weights of `source`, and products by these kernels.
     pub fn with_products(source: S, products: Box<dyn Products>) -> Interpreter<S> {
         Interpreter { source, products: Some(products), floats: Mutex::default() }
     }
@@ -75,7 +75,7 @@ impl<S: Source> Interpreter<S> {
         };
         let weights = graph.weights.iter().map(weight).collect::<Result<Vec<_>>>()?;
         let buffers = vec![Vec::new(); graph.buffers.len()];
-        let mut run = Run { graph, weights, source: &self.source, products, buffers };
+        let mut run = GraphRun { graph, weights, source: &self.source, products, buffers };
         if inputs.len() != graph.inputs.len() {
             return Err(Error::Medium(format!("expected {} inputs, found {}", graph.inputs.len(), inputs.len())));
         }
@@ -90,11 +90,11 @@ impl<S: Source> Interpreter<S> {
             graph.out.map(|val| graph.view(val)).ok_or_else(|| Error::Shape("a graph without a result".into()))?;
         let mut last = vec![0; graph.buffers.len()];
         for (i, op) in graph.ops.iter().enumerate() {
-            op.reads().into_iter().chain([op.out()]).for_each(|v| last[graph.view(v).buffer] = i);
+            op.reads().into_iter().chain([op.output()]).for_each(|v| last[graph.view(v).buffer] = i);
         }
         for (i, op) in graph.ops.iter().enumerate() {
             run.step(op)?;
-            for val in op.reads().into_iter().chain([op.out()]) {
+            for val in op.reads().into_iter().chain([op.output()]) {
                 let buffer = graph.view(val).buffer;
                 if last[buffer] == i && buffer != out.buffer {
                     run.buffers[buffer] = Vec::new();
@@ -131,7 +131,7 @@ fn zeros(len: usize) -> Result<Vec<f32>> {
 }
 
 /// An operand that is repeated over the rows and columns of a result.
-struct Repeated<'r> {
+struct RepeatedRows<'r> {
     numbers: &'r [f32],
     rows: usize,
     cols: usize,
@@ -139,20 +139,20 @@ struct Repeated<'r> {
     at: usize,
 }
 
-impl Repeated<'_> {
+impl RepeatedRows<'_> {
     fn get(&self, row: usize, col: usize) -> f32 {
         self.numbers[(row % self.rows) * self.stride + self.at + col % self.cols]
     }
 }
 
-impl Run<'_> {
-    fn part(&self, part: Part) -> Repeated<'_> {
+impl GraphRun<'_> {
+    fn part(&self, part: Part) -> RepeatedRows<'_> {
         let View { buffer, rows, cols } = self.graph.view(part.val);
-        Repeated { numbers: &self.buffers[buffer], rows, cols: part.cols, stride: cols, at: part.at }
+        RepeatedRows { numbers: &self.buffers[buffer], rows, cols: part.cols, stride: cols, at: part.at }
     }
 
-    fn arg<'r>(&'r self, arg: &'r Arg, number: &'r [f32; 1]) -> Repeated<'r> {
-        let whole = |numbers: &'r [f32], rows, cols| Repeated { numbers, rows, cols, stride: cols, at: 0 };
+    fn arg<'r>(&'r self, arg: &'r Arg, number: &'r [f32; 1]) -> RepeatedRows<'r> {
+        let whole = |numbers: &'r [f32], rows, cols| RepeatedRows { numbers, rows, cols, stride: cols, at: 0 };
         match arg {
             Arg::Part(part) => self.part(*part),
             Arg::Weight(w) => {

@@ -22,12 +22,12 @@ mod sound;
 mod source;
 
 pub use builder::{Attention, Builder};
-pub use config::{Activation, Clip, Keys, Modality};
-pub use decode::{hash_bytes, Limits, Picture};
+pub use config::{Activation, Clip, Modality, ProjectorKeys};
+pub use decode::{hash_bytes, Picture, PictureLimits};
 pub use error::{Error, Result};
 pub use graph::Graph;
-pub use medium::{Input, Medium, Piece, Positions, TextModel};
-pub use preprocess::{place, prepare_pair, prepare_picture, takes_pairs, Options};
+pub use medium::{EncoderInput, Medium, Positions, PromptPiece, TextModel};
+pub use preprocess::{place, prepare_pair, prepare_picture, takes_pairs, PreprocessOptions};
 pub use resize::{fit, normalize, resize, Filter, Fit};
 pub use sound::{decode_sound, is_sound, prepare_sound, sound_marks, sound_rate, SoundLimits};
-pub use source::{Source, Stored};
+pub use source::{Source, StoredTensor};

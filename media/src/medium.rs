@@ -13,10 +13,10 @@ pub struct TextModel<'a> {
 
 /// A part of what stands in the prompt for a medium, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum PromptPiece {
     /// A text, tokenized on its own, special tokens read out of it.
     Text(String),
-    /// The first token of the vocabulary that is written so; if there is none, as [`Piece::Text`].
+    /// The first token of the vocabulary that is written so; if there is none, as [`PromptPiece::Text`].
     Token(String),
     /// Rows of the encoder.
     Medium(Medium),
@@ -28,7 +28,7 @@ pub struct Medium {
     /// Whether it is a picture; else a sound.
     pub picture: bool,
     /// What the encoder takes: one, or two frames of a pair of pictures.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<EncoderInput>,
     /// Columns and rows of the picture in tokens; of a sound its tokens and 1.
     pub grid: [usize; 2],
     /// Rows that the encoder makes.
@@ -77,7 +77,7 @@ impl Positions {
 
 /// What an encoder takes at once.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Input {
+pub struct EncoderInput {
     /// Pixels of a row; for a sound, frames.
     pub width: usize,
     /// Rows of pixels; for a sound, bins of the spectrum.

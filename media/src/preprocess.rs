@@ -8,14 +8,14 @@ mod table;
 mod tiles;
 
 use crate::resize::{normalize, normalize_resized, MOST_PIXELS};
-use crate::{Clip, Error, Input, Medium, Picture, Piece, Positions, Result, Source, TextModel};
-use layout::{Draft, Drafts};
+use crate::{Clip, EncoderInput, Error, Medium, Picture, Positions, PromptPiece, Result, Source, TextModel};
+use layout::{Drafts, InputDraft};
 use setting::Setting;
 use table::{Count, Sight};
 
 /// What a user asks of preprocessing; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct PreprocessOptions {
     /// At least so many tokens for a picture, where its size is not fixed.
     pub image_min_tokens: Option<usize>,
     /// At most so many tokens for a picture, where its size is not fixed.
@@ -30,24 +30,24 @@ pub fn prepare_picture(
     clip: &Clip,
     source: &dyn Source,
     picture: &Picture,
-    options: &Options,
+    options: &PreprocessOptions,
     model: &TextModel,
-) -> Result<Vec<Piece>> {
+) -> Result<Vec<PromptPiece>> {
     let setting = Setting::read(clip, source, options, model)?;
     let pieces = match setting.draft(picture)? {
         Drafts::One(draft) => vec![setting.medium(clip, model, vec![draft], picture, true)?],
         Drafts::Tiled { overview, tiles, columns } => {
-            let pixels = |d: &Draft| d.side.map_or(d.picture.width() * d.picture.height(), |side| side * side);
+            let pixels = |d: &InputDraft| d.side.map_or(d.picture.width() * d.picture.height(), |side| side * side);
             check_pixels(pixels(&overview) + tiles.iter().map(pixels).sum::<usize>())?;
             let mut made = tiles.into_iter().map(|tile| setting.medium(clip, model, vec![tile], picture, false));
-            let tiles = made.by_ref().collect::<Result<Vec<Piece>>>()?;
+            let tiles = made.by_ref().collect::<Result<Vec<PromptPiece>>>()?;
             setting.arrange(setting.medium(clip, model, vec![overview], picture, false)?, tiles, columns)
         }
     };
     Ok(setting.surround(model, pieces))
 }
 
-/// Likewise for two pictures of one size that follow each other in time and become one medium with two inputs.
+/// What stands in a prompt for two pictures of one size that follow each other in time and become one medium with two inputs.
 ///
 /// # Errors
 /// Those of [`prepare_picture`], a projector that takes no pairs, and pictures of two sizes.
@@ -55,9 +55,9 @@ pub fn prepare_pair(
     clip: &Clip,
     source: &dyn Source,
     pair: [&Picture; 2],
-    options: &Options,
+    options: &PreprocessOptions,
     model: &TextModel,
-) -> Result<Vec<Piece>> {
+) -> Result<Vec<PromptPiece>> {
     let setting = Setting::read(clip, source, options, model)?;
     if !setting.projector.pairs {
         return Err(Error::Unsupported(format!(
@@ -115,7 +115,7 @@ fn check_pixels(pixels: usize) -> Result<()> {
 }
 
 impl Setting<'_> {
-    fn input(&self, clip: &Clip, draft: &Draft, picture: &Picture) -> Result<Input> {
+    fn input(&self, clip: &Clip, draft: &InputDraft, picture: &Picture) -> Result<EncoderInput> {
         let (width, height) = match draft.side {
             Some(side) => (side, side),
             None => (draft.picture.width(), draft.picture.height()),
@@ -125,7 +125,7 @@ impl Setting<'_> {
             Some(side) => normalize_resized(&draft.picture, side, clip.mean, clip.std),
             None => normalize(&draft.picture, clip.mean, clip.std),
         };
-        Ok(Input {
+        Ok(EncoderInput {
             width,
             height,
             values,
@@ -140,10 +140,10 @@ impl Setting<'_> {
         &self,
         clip: &Clip,
         model: &TextModel,
-        drafts: Vec<Draft>,
+        drafts: Vec<InputDraft>,
         picture: &Picture,
         whole: bool,
-    ) -> Result<Piece> {
+    ) -> Result<PromptPiece> {
         let inputs = drafts.iter().map(|d| self.input(clip, d, picture)).collect::<Result<Vec<_>>>()?;
         let first = inputs.first().ok_or_else(|| Error::Medium("picture: expected an input, found none".into()))?;
         let rows = self.count(first)?;
@@ -158,17 +158,18 @@ impl Setting<'_> {
             Sight::All => true,
             Sight::AllBut(widths) => !widths.contains(&model.n_embd),
         };
-        Ok(Piece::Medium(Medium { picture: true, inputs, grid, rows, positions, bidirectional }))
+        Ok(PromptPiece::Medium(Medium { picture: true, inputs, grid, rows, positions, bidirectional }))
     }
 
     /// Tiles and overview with the texts around each.
-    fn arrange(&self, overview: Piece, tiles: Vec<Piece>, columns: usize) -> Vec<Piece> {
+    fn arrange(&self, overview: PromptPiece, tiles: Vec<PromptPiece>, columns: usize) -> Vec<PromptPiece> {
         let marks = self.marks;
         let mut pieces = Vec::new();
-        let texts =
-            |pieces: &mut Vec<Piece>, texts: &[&str]| pieces.extend(texts.iter().map(|t| Piece::Token((*t).into())));
+        let texts = |pieces: &mut Vec<PromptPiece>, texts: &[&str]| {
+            pieces.extend(texts.iter().map(|t| PromptPiece::Token((*t).into())))
+        };
         let mut overview = Some(overview);
-        let mut look = |pieces: &mut Vec<Piece>| {
+        let mut look = |pieces: &mut Vec<PromptPiece>| {
             texts(pieces, marks.before_overview);
             pieces.extend(overview.take());
             texts(pieces, marks.after_overview);
@@ -184,7 +185,7 @@ impl Setting<'_> {
                     texts(&mut pieces, marks.between_rows);
                 }
                 let named = |t: &&str| t.replace("%r", &(row + 1).to_string()).replace("%c", &(column + 1).to_string());
-                pieces.extend(marks.before_tile.iter().map(named).map(Piece::Text));
+                pieces.extend(marks.before_tile.iter().map(named).map(PromptPiece::Text));
                 pieces.push(tile);
                 texts(&mut pieces, marks.after_tile);
             }
@@ -197,11 +198,11 @@ impl Setting<'_> {
     }
 
     /// Pieces with the texts in front of the whole picture and behind it.
-    fn surround(&self, model: &TextModel, pieces: Vec<Piece>) -> Vec<Piece> {
+    fn surround(&self, model: &TextModel, pieces: Vec<PromptPiece>) -> Vec<PromptPiece> {
         let marks = self.marks;
         let own = [marks.begin, marks.end];
         let [begin, end] = marks.other.filter(|[begin, _]| (model.has_token)(begin)).unwrap_or(own);
-        let text = |text: &str| (!text.is_empty()).then(|| Piece::Text(text.into()));
+        let text = |text: &str| (!text.is_empty()).then(|| PromptPiece::Text(text.into()));
         text(begin).into_iter().chain(pieces).chain(text(end)).collect()
     }
 }

@@ -22,7 +22,7 @@ pub enum Fit {
     Stretch,
     /// It keeps its ratio, its sides rounded up, and stands in the middle of a canvas, offsets rounded down.
     Ceil,
-    /// Likewise, with sides and offsets rounded to the nearest number.
+    /// It keeps its ratio and stands in the middle of a canvas, sides and offsets rounded to the nearest number.
     Nearest,
 }
 

@@ -7,7 +7,7 @@ mod spectrum;
 
 pub use decode::{decode_sound, is_sound, SoundLimits};
 
-use crate::{Clip, Error, Input, Keys, Medium, Piece, Positions, Result, Source, TextModel};
+use crate::{Clip, EncoderInput, Error, Medium, Positions, ProjectorKeys, PromptPiece, Result, Source, TextModel};
 use features::Features;
 
 /// Spectra of samples, one for each input of the encoder.
@@ -23,7 +23,7 @@ struct Sound {
     /// Samples to inputs of the encoder.
     features: Spectra,
     /// Rows that the encoder makes of that many frames.
-    rows: fn(&Clip, &Keys<'_>, usize) -> Result<usize>,
+    rows: fn(&Clip, &ProjectorKeys<'_>, usize) -> Result<usize>,
 }
 
 /// All projectors of sounds.
@@ -57,27 +57,27 @@ const fn sound(
     projector: &'static str,
     texts: [&'static str; 2],
     features: Spectra,
-    rows: fn(&Clip, &Keys<'_>, usize) -> Result<usize>,
+    rows: fn(&Clip, &ProjectorKeys<'_>, usize) -> Result<usize>,
 ) -> Sound {
     Sound { projector, rate: 16_000, texts, features, rows }
 }
 
 /// The second convolution of Whisper halves the frames; an incomplete last stack is left out.
-fn stacks(_: &Clip, keys: &Keys<'_>, frames: usize) -> Result<usize> {
+fn stacks(_: &Clip, keys: &ProjectorKeys<'_>, frames: usize) -> Result<usize> {
     Ok(frames / 2 / keys.size("projector.stack_factor")?)
 }
 
-fn stacks_of_pairs(clip: &Clip, keys: &Keys<'_>, frames: usize) -> Result<usize> {
+fn stacks_of_pairs(clip: &Clip, keys: &ProjectorKeys<'_>, frames: usize) -> Result<usize> {
     stacks(clip, keys, frames / 2)
 }
 
-fn windows_of_queries(_: &Clip, keys: &Keys<'_>, frames: usize) -> Result<usize> {
+fn windows_of_queries(_: &Clip, keys: &ProjectorKeys<'_>, frames: usize) -> Result<usize> {
     let window = keys.size("projector.window_size")?;
     Ok(frames.div_ceil(window) * (window / keys.size("projector.downsample_rate")?))
 }
 
 /// Two convolutions of stride 2, the latter without padding, then groups.
-fn groups_of_codes(_: &Clip, keys: &Keys<'_>, frames: usize) -> Result<usize> {
+fn groups_of_codes(_: &Clip, keys: &ProjectorKeys<'_>, frames: usize) -> Result<usize> {
     Ok((frames.div_ceil(2) / 2).div_ceil(keys.size("local_group_size")?))
 }
 
@@ -108,7 +108,12 @@ pub fn sound_rate(clip: &Clip) -> Result<u32> {
 /// # Errors
 /// A projector that is not one of sounds, keys or tensors that it needs and that are missing or wrong, no samples or fewer than
 /// the projector can make a row of, samples that are not finite.
-pub fn prepare_sound(clip: &Clip, source: &dyn Source, samples: &[f32], model: &TextModel<'_>) -> Result<Vec<Piece>> {
+pub fn prepare_sound(
+    clip: &Clip,
+    source: &dyn Source,
+    samples: &[f32],
+    model: &TextModel<'_>,
+) -> Result<Vec<PromptPiece>> {
     let _ = model;
     let sound = of(clip)?;
     if samples.is_empty() {
@@ -117,21 +122,21 @@ pub fn prepare_sound(clip: &Clip, source: &dyn Source, samples: &[f32], model: &
     if let Some(wrong) = samples.iter().find(|s| !s.is_finite() || s.abs() > LOUDEST) {
         return Err(Error::Medium(format!("sound: expected samples from -1 to 1, found {wrong}")));
     }
-    let keys = Keys::new(source, clip.modality);
-    let text = |text: &str| (!text.is_empty()).then(|| Piece::Text(text.into()));
+    let keys = ProjectorKeys::new(source, clip.modality);
+    let text = |text: &str| (!text.is_empty()).then(|| PromptPiece::Text(text.into()));
     let mut pieces = Vec::from_iter(text(sound.texts[0]));
     for features in (sound.features)(clip, source, samples)? {
         let rows = (sound.rows)(clip, &keys, features.frames)?;
         if rows == 0 {
             return Err(Error::Medium(format!("sound: {} samples are too few for one row", samples.len())));
         }
-        pieces.push(Piece::Medium(Medium {
+        pieces.push(PromptPiece::Medium(Medium {
             picture: false,
-            inputs: vec![Input {
+            inputs: vec![EncoderInput {
                 width: features.frames,
                 height: features.bins,
                 values: features.values,
-                ..Input::default()
+                ..EncoderInput::default()
             }],
             grid: [rows, 1],
             rows,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A tensor as it is stored.
 #[derive(Clone, Debug)]
-pub struct Stored<'a> {
+pub struct StoredTensor<'a> {
     /// Lengths, the fastest varying first, without trailing ones of 1.
     pub shape: Vec<usize>,
     /// Weight format.
@@ -26,7 +26,7 @@ pub trait Source: Sync {
     fn numbers(&self, key: &str) -> Option<Vec<f64>>;
 
     /// A tensor.
-    fn tensor(&self, name: &str) -> Option<Stored<'_>>;
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>>;
 }
 
 impl<T: Source + ?Sized> Source for &T {
@@ -42,7 +42,7 @@ impl<T: Source + ?Sized> Source for &T {
         (**self).numbers(key)
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         (**self).tensor(name)
     }
 }
@@ -60,7 +60,7 @@ impl<T: Source + Send + ?Sized> Source for Arc<T> {
         (**self).numbers(key)
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         (**self).tensor(name)
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use image::{DynamicImage, ImageBuffer, ImageFormat};
-use pumex_media::{hash_bytes, Error, Limits, Picture};
+use pumex_media::{hash_bytes, Error, Picture, PictureLimits};
 use std::io::Cursor;
 
 const FORMATS: [ImageFormat; 5] =
@@ -21,7 +21,7 @@ fn halves() -> DynamicImage {
 }
 
 fn decode(bytes: &[u8]) -> Result<Picture, Error> {
-    Picture::decode(bytes, &Limits::default())
+    Picture::decode(bytes, &PictureLimits::default())
 }
 
 fn message(result: Result<Picture, Error>) -> String {
@@ -157,12 +157,12 @@ fn sizes_beyond_the_limits_are_refused_by_the_header() {
     assert!(message(decode(&jpeg)).contains("found 65535 x 65535"));
     assert!(started.elapsed().as_secs() < 5, "a refusal reads headers only");
 
-    let small = Limits { pixels: 24 * 16 - 1, ..Limits::default() };
+    let small = PictureLimits { pixels: 24 * 16 - 1, ..PictureLimits::default() };
     for format in FORMATS {
         let text = message(Picture::decode(&encode(halves(), format), &small));
         assert!(text.contains("383 pixels") && text.contains("found 24 x 16"), "{format:?}: {text}");
     }
-    let few = Limits { bytes: 100, ..Limits::default() };
+    let few = PictureLimits { bytes: 100, ..PictureLimits::default() };
     assert!(message(Picture::decode(&[0; 101], &few)).contains("at most 100 bytes, found 101"));
 }
 
@@ -205,7 +205,7 @@ fn hashes_stay_and_differ() {
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
+    fn next_below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % end as u64) as usize
     }
@@ -213,20 +213,20 @@ impl Random {
 
 #[test]
 fn damaged_files_are_pictures_or_errors() {
-    let limits = Limits { bytes: 1 << 20, pixels: 1 << 16 };
+    let limits = PictureLimits { bytes: 1 << 20, pixels: 1 << 16 };
     let mut random = Random(7);
     let mut refused = 0;
     for format in FORMATS {
         let whole = encode(halves(), format);
         for _ in 0..2000 {
             let mut bytes = whole.clone();
-            for _ in 0..=random.below(8) {
-                let at = random.below(bytes.len());
-                match random.below(4) {
-                    0 => bytes[at] = random.below(256) as u8,
-                    1 => bytes[at] ^= 1 << random.below(8),
+            for _ in 0..=random.next_below(8) {
+                let at = random.next_below(bytes.len());
+                match random.next_below(4) {
+                    0 => bytes[at] = random.next_below(256) as u8,
+                    1 => bytes[at] ^= 1 << random.next_below(8),
                     2 => bytes.truncate(at.max(2)),
-                    _ => drop(bytes.splice(at..at, [0xff, random.below(256) as u8])),
+                    _ => drop(bytes.splice(at..at, [0xff, random.next_below(256) as u8])),
                 }
             }
             match Picture::decode(&bytes, &limits) {

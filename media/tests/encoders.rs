@@ -5,7 +5,7 @@ mod gguf;
 mod schemas;
 
 use pumex_media::interpret::{Interpreter, Products};
-use pumex_media::{encode, Clip, Input, Modality};
+use pumex_media::{encode, Clip, EncoderInput, Modality};
 use pumex_quant::FormatId;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn golden() -> Option<PathBuf> {
 }
 
 /// The encoder's input of a case: pixels after resizing, normalised as the file says; a spectrum as it is stored.
-fn input(folder: &Path, clip: &Clip, of: &Value) -> Option<Input> {
+fn input(folder: &Path, clip: &Clip, of: &Value) -> Option<EncoderInput> {
     let (w, h) = (of["w"].as_u64().unwrap() as usize, of["h"].as_u64().unwrap() as usize);
     let file = folder.join(of["pixels"]["file"].as_str().unwrap());
     let values = match of["pixels"]["format"].as_str().unwrap() {
@@ -40,7 +40,7 @@ fn input(folder: &Path, clip: &Clip, of: &Value) -> Option<Input> {
         _ => return None,
     };
     let pair = |v: &Value| [0, 1].map(|i| v[i].as_u64().unwrap_or(0) as usize);
-    Some(Input {
+    Some(EncoderInput {
         width: w,
         height: h,
         values,
@@ -90,7 +90,7 @@ fn compare(only: &str, kernels: bool) {
         if !name.contains(only) {
             continue;
         }
-        let file = gguf::File::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
+        let file = gguf::MemoryFile::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
         let clips = Clip::all(&file).unwrap();
         let interpreter =
             if kernels { Interpreter::with_products(&file, Box::new(Plain)) } else { Interpreter::new(&file) };
@@ -104,7 +104,7 @@ fn compare(only: &str, kernels: bool) {
             for chunk in of["chunks"].as_array().unwrap().iter().filter(|c| c["type"] != "text") {
                 let sound = chunk["type"] == "audio";
                 let clip = clips.iter().find(|c| (c.modality == Modality::Audio) == sound).unwrap();
-                let inputs: Option<Vec<Input>> =
+                let inputs: Option<Vec<EncoderInput>> =
                     chunk["inputs"].as_array().unwrap().iter().map(|i| input(&folder, clip, i)).collect();
                 let Some(mut inputs) = inputs else { continue };
                 inputs.iter_mut().for_each(|i| i.original = original);
@@ -146,7 +146,7 @@ fn every_projector_builds_from_its_schema() {
     let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
     let mut wrong = Vec::new();
     for (name, of) in listed.as_object().unwrap().iter().filter(|(name, _)| name.contains(&only)) {
-        let made = schemas::Made::new(of);
+        let made = schemas::SchemaProjector::new(of);
         for clip in Clip::all(&made).unwrap() {
             let picture = clip.modality == Modality::Vision;
             let Some((_, _, [width, height], expected)) = schemas::SIZES.iter().find(|s| s.0 == name && s.1 == picture)
@@ -160,7 +160,8 @@ fn every_projector_builds_from_its_schema() {
             let (width, height) = (*width, *height);
             let cut = clip.projector == "granite4_vision";
             let tiles = if cut { [2, 2] } else { [0; 2] };
-            let input = Input { width, height, values, tiles, original: [224; 2], view_separator: false, lead_pad: 0 };
+            let input =
+                EncoderInput { width, height, values, tiles, original: [224; 2], view_separator: false, lead_pad: 0 };
             let graph = match encode::build(&made, &clip, std::slice::from_ref(&input)) {
                 Ok(graph) => graph,
                 Err(e) => {

@@ -4,7 +4,8 @@
 mod gguf;
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, Clip, Input, Limits, Medium, Modality, Options, Picture, Piece, TextModel,
+    place, prepare_pair, prepare_picture, Clip, EncoderInput, Medium, Modality, Picture, PictureLimits,
+    PreprocessOptions, PromptPiece, TextModel,
 };
 use serde_json::Value;
 use std::io::Read;
@@ -36,13 +37,13 @@ fn open_picture(folder: &Path, name: &str) -> Picture {
     let stem = name.rsplit_once('.').unwrap().0;
     let decoded = folder.join(format!("images/{stem}.decoded.png"));
     let path = if decoded.exists() { decoded } else { folder.join("images").join(name) };
-    Picture::decode(&std::fs::read(path).unwrap(), &Limits::default()).unwrap()
+    Picture::decode(&std::fs::read(path).unwrap(), &PictureLimits::default()).unwrap()
 }
 
-fn options(text: &str) -> Options {
+fn options(text: &str) -> PreprocessOptions {
     let words: Vec<&str> = text.split_whitespace().collect();
     let of = |flag: &str| words.iter().position(|w| *w == flag).map(|i| words[i + 1].parse().unwrap());
-    Options { image_min_tokens: of("--image-min-tokens"), image_max_tokens: of("--image-max-tokens") }
+    PreprocessOptions { image_min_tokens: of("--image-min-tokens"), image_max_tokens: of("--image-max-tokens") }
 }
 
 /// What a case has between two media: its texts in one string, without the token that begins a prompt.
@@ -52,12 +53,12 @@ fn text_of(chunk: &Value) -> String {
 }
 
 /// Bits of pixels that differ from the reference's, as the place of the first one and both values.
-fn compare_pixels(folder: &Path, clip: &Clip, input: &Input, expected: &Value) -> Result<(), String> {
+fn compare_pixels(folder: &Path, clip: &Clip, input: &EncoderInput, expected: &Value) -> Result<(), String> {
     let file = folder.join(expected["file"].as_str().unwrap());
     let bytes = std::fs::read(file).unwrap();
     let (values, stride) = match expected["format"].as_str().unwrap() {
         "png_u8" => {
-            let picture = Picture::decode(&bytes, &Limits::default()).unwrap();
+            let picture = Picture::decode(&bytes, &PictureLimits::default()).unwrap();
             assert_eq!([picture.width(), picture.height()], [input.width, input.height]);
             let value = |(i, v): (usize, &u8)| (f32::from(*v) / 255.0 - clip.mean[i % 3]) / clip.std[i % 3];
             (picture.pixels().iter().enumerate().map(value).collect::<Vec<f32>>(), 1)
@@ -110,18 +111,18 @@ fn compare_medium(folder: &Path, clip: &Clip, medium: &Medium, chunk: &Value, in
 }
 
 /// A prompt's pieces against a case's chunks: texts between media joined, media one by one.
-fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<Piece>, case: &Value) -> Result<(), String> {
+fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<PromptPiece>, case: &Value) -> Result<(), String> {
     let (mut text, mut before, mut index) = (String::new(), 0, 0);
     let mut chunks = case["chunks"].as_array().unwrap().iter().peekable();
     let begins = chunks.peek().is_some_and(|c| c["pieces"][0] == "<s>");
-    pieces.push(Piece::Text(String::new()));
+    pieces.push(PromptPiece::Text(String::new()));
     let last = pieces.len() - 1;
     for (i, piece) in pieces.iter_mut().enumerate() {
         match piece {
-            Piece::Text(more) | Piece::Token(more) => text += more,
-            Piece::Medium(_) => {}
+            PromptPiece::Text(more) | PromptPiece::Token(more) => text += more,
+            PromptPiece::Medium(_) => {}
         }
-        if i < last && !matches!(piece, Piece::Medium(_)) {
+        if i < last && !matches!(piece, PromptPiece::Medium(_)) {
             continue;
         }
         let expected = match chunks.peek() {
@@ -135,7 +136,7 @@ fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<Piece>, case: &Value) -> 
             return Err(format!("text {text:?} expected {expected:?}"));
         }
         text.clear();
-        if let Piece::Medium(medium) = piece {
+        if let PromptPiece::Medium(medium) = piece {
             let chunk = chunks.next().ok_or("more media than expected")?;
             place(clip, medium, before - usize::from(begins));
             compare_medium(folder, clip, medium, chunk, index)?;
@@ -148,7 +149,7 @@ fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<Piece>, case: &Value) -> 
 
 fn run(folder: &Path, case: &Value) -> Result<(), String> {
     let name = case["mmproj"].as_str().unwrap();
-    let file = gguf::File::open(&folder.join(format!("mmproj/{name}.gguf")));
+    let file = gguf::MemoryFile::open(&folder.join(format!("mmproj/{name}.gguf")));
     let clips = Clip::all(&file).map_err(|e| e.to_string())?;
     let clip = clips.iter().find(|c| c.modality == Modality::Vision).ok_or("no encoder of pictures")?;
     let m_rope = case["text_model"].as_str().unwrap().contains("qwen");
@@ -164,8 +165,8 @@ fn run(folder: &Path, case: &Value) -> Result<(), String> {
             picture
         })
         .collect();
-    let media = |made: pumex_media::Result<Vec<Piece>>| made.map_err(|e| e.to_string());
-    let mut prompt: Vec<Vec<Piece>> = if case["case"].as_str().is_some_and(|c| c.ends_with("_video")) {
+    let media = |made: pumex_media::Result<Vec<PromptPiece>>| made.map_err(|e| e.to_string());
+    let mut prompt: Vec<Vec<PromptPiece>> = if case["case"].as_str().is_some_and(|c| c.ends_with("_video")) {
         vec![media(prepare_pair(clip, &file, [&pictures[0], &pictures[1]], &options, &model))?, Vec::new()]
     } else {
         pictures.iter().map(|p| media(prepare_picture(clip, &file, p, &options, &model))).collect::<Result<_, _>>()?
@@ -175,7 +176,7 @@ fn run(folder: &Path, case: &Value) -> Result<(), String> {
         if i > 0 {
             pieces.append(&mut prompt[i - 1]);
         }
-        pieces.push(Piece::Text(text.into()));
+        pieces.push(PromptPiece::Text(text.into()));
     }
     compare(folder, clip, pieces, case)
 }

@@ -2,23 +2,23 @@
 #![allow(clippy::unwrap_used)]
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, takes_pairs, Clip, Error, Medium, Options, Picture, Piece, Positions, Source,
-    Stored, TextModel,
+    place, prepare_pair, prepare_picture, takes_pairs, Clip, Error, Medium, Picture, Positions, PreprocessOptions,
+    PromptPiece, Source, StoredTensor, TextModel,
 };
 use std::collections::HashMap;
 
 /// Metadata made up in a test.
 #[derive(Clone, Default)]
-struct Made {
+struct TestMetadata {
     texts: HashMap<String, String>,
     numbers: HashMap<String, Vec<f64>>,
     tensors: Vec<String>,
 }
 
-impl Made {
+impl TestMetadata {
     /// A file of a projector with sizes of a picture's patches.
-    fn new(projector: &str, keys: &[(&str, &[f64])]) -> Made {
-        let mut made = Made::default();
+    fn new(projector: &str, keys: &[(&str, &[f64])]) -> TestMetadata {
+        let mut made = TestMetadata::default();
         made.texts.insert("clip.projector_type".into(), projector.into());
         made.set("clip.has_vision_encoder", &[1.0]);
         for name in ["embedding_length", "attention.head_count", "feed_forward_length", "block_count"] {
@@ -37,7 +37,7 @@ impl Made {
     }
 }
 
-impl Source for Made {
+impl Source for TestMetadata {
     fn text(&self, key: &str) -> Option<String> {
         self.texts.get(key).cloned()
     }
@@ -50,9 +50,9 @@ impl Source for Made {
         self.numbers.get(key).cloned()
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let format = pumex_quant::all().next()?.id;
-        self.tensors.iter().any(|t| t == name).then_some(Stored { shape: vec![4], format, data: &[] })
+        self.tensors.iter().any(|t| t == name).then_some(StoredTensor { shape: vec![4], format, data: &[] })
     }
 }
 
@@ -64,18 +64,24 @@ fn model(m_rope: bool) -> TextModel<'static> {
     TextModel { n_embd: 64, m_rope, has_token: &|_| false }
 }
 
-fn prepare(made: &Made, width: usize, height: usize, options: &Options, m_rope: bool) -> Result<Vec<Piece>, Error> {
+fn prepare(
+    made: &TestMetadata,
+    width: usize,
+    height: usize,
+    options: &PreprocessOptions,
+    m_rope: bool,
+) -> Result<Vec<PromptPiece>, Error> {
     let clip = Clip::all(made)?.remove(0);
     prepare_picture(&clip, made, &picture(width, height), options, &model(m_rope))
 }
 
 /// Pieces in the words of the table.
-fn describe(clip: &Clip, pieces: Vec<Piece>) -> String {
+fn describe(clip: &Clip, pieces: Vec<PromptPiece>) -> String {
     let mut parts: Vec<(String, usize)> = Vec::new();
     for piece in pieces {
         let part = match piece {
-            Piece::Text(text) | Piece::Token(text) => text.replace('\n', "\\n"),
-            Piece::Medium(mut medium) => {
+            PromptPiece::Text(text) | PromptPiece::Token(text) => text.replace('\n', "\\n"),
+            PromptPiece::Medium(mut medium) => {
                 place(clip, &mut medium, 2);
                 describe_medium(&medium)
             }
@@ -103,7 +109,7 @@ fn numbers(text: &str, between: char) -> Vec<f64> {
 
 #[test]
 fn pictures_become_what_the_table_says() {
-    let (mut made, mut m_rope, mut bad, mut seen) = (Made::default(), false, Vec::new(), 0);
+    let (mut made, mut m_rope, mut bad, mut seen) = (TestMetadata::default(), false, Vec::new(), 0);
     for line in include_str!("data/projectors.txt").lines().filter(|l| !l.starts_with('#')) {
         if let Some(case) = line.strip_prefix("  ") {
             let mut rest = case;
@@ -113,7 +119,7 @@ fn pictures_become_what_the_table_says() {
                 first
             };
             let size = numbers(word(), 'x');
-            let mut options = Options::default();
+            let mut options = PreprocessOptions::default();
             while rest.starts_with("min=") || rest.starts_with("max=") {
                 let (first, after) = rest.split_once(' ').unwrap();
                 rest = after;
@@ -136,7 +142,7 @@ fn pictures_become_what_the_table_says() {
             continue;
         }
         let mut words = line.split(' ');
-        made = Made::new(words.next().unwrap(), &[]);
+        made = TestMetadata::new(words.next().unwrap(), &[]);
         m_rope = false;
         for word in words {
             match word.split_once('=') {
@@ -186,9 +192,9 @@ fn metadata_that_cannot_be_is_an_error() {
         ("qwen2a", "patch_size", &[14.0]),
     ];
     for (projector, key, values) in cases {
-        let mut made = Made::new(projector, &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
+        let mut made = TestMetadata::new(projector, &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
         made.set(key, values);
-        let text = match prepare(&made, 100, 200, &Options::default(), false) {
+        let text = match prepare(&made, 100, 200, &PreprocessOptions::default(), false) {
             Err(e) => e.to_string(),
             Ok(_) => panic!("{projector} with {key} {values:?}: expected an error"),
         };
@@ -199,7 +205,7 @@ fn metadata_that_cannot_be_is_an_error() {
 #[test]
 fn sizes_that_a_file_asks_for_are_bounded() {
     // A canvas of more pixels than anything takes, asked for by the file or by a user.
-    let huge = Made::new(
+    let huge = TestMetadata::new(
         "paddleocr",
         &[
             ("image_size", &[56.0]),
@@ -208,29 +214,29 @@ fn sizes_that_a_file_asks_for_are_bounded() {
             ("image_max_pixels", &[2.1e9]),
         ],
     );
-    assert!(matches!(prepare(&huge, 90, 90, &Options::default(), true), Err(Error::Medium(_))));
-    let qwen = Made::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
+    assert!(matches!(prepare(&huge, 90, 90, &PreprocessOptions::default(), true), Err(Error::Medium(_))));
+    let qwen = TestMetadata::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
     for tokens in [0, (1 << 20) + 1, usize::MAX] {
-        let options = Options { image_min_tokens: Some(tokens), ..Options::default() };
+        let options = PreprocessOptions { image_min_tokens: Some(tokens), ..PreprocessOptions::default() };
         assert!(matches!(prepare(&qwen, 90, 90, &options, true), Err(Error::Medium(_))), "{tokens} tokens");
     }
-    let crossed = Options { image_min_tokens: Some(50), image_max_tokens: Some(40) };
+    let crossed = PreprocessOptions { image_min_tokens: Some(50), image_max_tokens: Some(40) };
     assert!(prepare(&qwen, 90, 90, &crossed, true).unwrap_err().to_string().contains("at most 40 tokens"));
     // Windows padded to a square of a long strip.
-    let step = Made::new("step3vl", &[("image_size", &[728.0]), ("patch_size", &[14.0])]);
-    assert!(matches!(prepare(&step, 60_000, 2, &Options::default(), false), Err(Error::Medium(_))));
+    let step = TestMetadata::new("step3vl", &[("image_size", &[728.0]), ("patch_size", &[14.0])]);
+    assert!(matches!(prepare(&step, 60_000, 2, &PreprocessOptions::default(), false), Err(Error::Medium(_))));
 }
 
 #[test]
 fn every_projector_takes_lines_and_dots() {
     for line in include_str!("data/projectors.txt").lines().filter(|l| !l.starts_with([' ', '#'])) {
         let mut words = line.split(' ');
-        let mut made = Made::new(words.next().unwrap(), &[]);
+        let mut made = TestMetadata::new(words.next().unwrap(), &[]);
         for (name, values) in words.filter_map(|w| w.split_once('=')) {
             made.set(name, &numbers(values, ','));
         }
         for (width, height) in [(1, 1), (1, 1500), (1500, 1), (2, 700)] {
-            if let Err(e) = prepare(&made, width, height, &Options::default(), true) {
+            if let Err(e) = prepare(&made, width, height, &PreprocessOptions::default(), true) {
                 assert!(matches!(e, Error::Medium(_)), "{line}: {e}");
                 assert!(e.to_string().contains("found"), "{line} of {width} x {height}: {e}");
             }
@@ -240,11 +246,11 @@ fn every_projector_takes_lines_and_dots() {
 
 #[test]
 fn a_users_tokens_move_the_bound_that_nobody_asked_for() {
-    let made = Made::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
+    let made = TestMetadata::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
     let rows = |min, max| {
-        let options = Options { image_min_tokens: min, image_max_tokens: max };
+        let options = PreprocessOptions { image_min_tokens: min, image_max_tokens: max };
         let pieces = prepare(&made, 300, 300, &options, true).unwrap();
-        pieces.iter().find_map(|p| if let Piece::Medium(m) = p { Some(m.rows) } else { None }).unwrap()
+        pieces.iter().find_map(|p| if let PromptPiece::Medium(m) = p { Some(m.rows) } else { None }).unwrap()
     };
     assert_eq!(rows(None, None), 121);
     assert_eq!(rows(None, Some(4)), 4);
@@ -252,21 +258,21 @@ fn a_users_tokens_move_the_bound_that_nobody_asked_for() {
     // What the file asks for gives way too.
     let keys: &[(&str, &[f64])] =
         &[("image_size", &[56.0]), ("patch_size", &[14.0]), ("image_min_pixels", &[1e5]), ("image_max_pixels", &[2e5])];
-    let few = Options { image_max_tokens: Some(9), ..Options::default() };
-    let pieces = prepare(&Made::new("paddleocr", keys), 300, 300, &few, true).unwrap();
-    assert!(matches!(&pieces[1], Piece::Medium(m) if m.rows == 9));
+    let few = PreprocessOptions { image_max_tokens: Some(9), ..PreprocessOptions::default() };
+    let pieces = prepare(&TestMetadata::new("paddleocr", keys), 300, 300, &few, true).unwrap();
+    assert!(matches!(&pieces[1], PromptPiece::Medium(m) if m.rows == 9));
 }
 
 #[test]
 fn pairs_become_one_medium_with_two_inputs() {
     let keys: &[(&str, &[f64])] = &[("image_size", &[56.0]), ("patch_size", &[14.0])];
-    let (made, options) = (Made::new("qwen3vl_merger", keys), Options::default());
+    let (made, options) = (TestMetadata::new("qwen3vl_merger", keys), PreprocessOptions::default());
     let clip = Clip::all(&made).unwrap().remove(0);
     let frames = [picture(100, 60), Picture::new(100, 60, vec![7; 18000]).unwrap()];
     let pieces = prepare_pair(&clip, &made, [&frames[0], &frames[1]], &options, &model(true)).unwrap();
     let single = prepare_picture(&clip, &made, &frames[1], &options, &model(true)).unwrap();
     match (&pieces[..], &single[..]) {
-        ([begin, Piece::Medium(two), end], [first, Piece::Medium(one), last]) => {
+        ([begin, PromptPiece::Medium(two), end], [first, PromptPiece::Medium(one), last]) => {
             assert_eq!([begin, end], [first, last]);
             assert_eq!((two.inputs.len(), two.rows, two.grid), (2, one.rows, one.grid));
             assert_eq!(two.inputs[1], one.inputs[0]);
@@ -276,7 +282,7 @@ fn pairs_become_one_medium_with_two_inputs() {
     }
     let other = picture(60, 100);
     assert!(matches!(prepare_pair(&clip, &made, [&frames[0], &other], &options, &model(true)), Err(Error::Medium(_))));
-    let (made, frame) = (Made::new("gemma3", keys), &frames[0]);
+    let (made, frame) = (TestMetadata::new("gemma3", keys), &frames[0]);
     let clip = Clip::all(&made).unwrap().remove(0);
     assert!(!takes_pairs(&clip));
     assert!(matches!(prepare_pair(&clip, &made, [frame, frame], &options, &model(false)), Err(Error::Unsupported(_))));
@@ -286,16 +292,19 @@ fn pairs_become_one_medium_with_two_inputs() {
 fn marks_follow_the_vocabulary_and_the_width_of_the_text_model() {
     let keys: &[(&str, &[f64])] = &[("image_size", &[56.0]), ("patch_size", &[14.0])];
     let prepare = |projector: &str, n_embd, token: &'static str| {
-        let made = Made::new(projector, keys);
+        let made = TestMetadata::new(projector, keys);
         let clip = Clip::all(&made).unwrap().remove(0);
         let model = TextModel { n_embd, m_rope: false, has_token: &|t| t == token };
-        prepare_picture(&clip, &made, &picture(100, 60), &Options::default(), &model).unwrap()
+        prepare_picture(&clip, &made, &picture(100, 60), &PreprocessOptions::default(), &model).unwrap()
     };
     for (token, begin) in [("", "<|media_begin|>"), ("<|begin_of_image|>", "<|begin_of_image|>")] {
-        assert_eq!(prepare("kimik25", 64, token)[0], Piece::Text(begin.into()));
+        assert_eq!(prepare("kimik25", 64, token)[0], PromptPiece::Text(begin.into()));
     }
     for (n_embd, sees) in [(64, true), (1536, false), (2560, false), (2561, true)] {
-        assert!(matches!(&prepare("gemma4v", n_embd, "")[1], Piece::Medium(m) if m.bidirectional == sees), "{n_embd}");
+        assert!(
+            matches!(&prepare("gemma4v", n_embd, "")[1], PromptPiece::Medium(m) if m.bidirectional == sees),
+            "{n_embd}"
+        );
     }
 }
 
@@ -322,10 +331,10 @@ fn padding_in_front_brings_a_block_to_its_place() {
         ("projector.scale_factor", &[3.0]),
         ("image_min_pixels", &[7056.0]),
     ];
-    let made = Made::new("deepseek4v", keys);
+    let made = TestMetadata::new("deepseek4v", keys);
     let clip = Clip::all(&made).unwrap().remove(0);
-    let mut pieces = prepare(&made, 200, 300, &Options::default(), false).unwrap();
-    let Piece::Medium(medium) = &mut pieces[0] else { panic!("expected a medium without texts") };
+    let mut pieces = prepare(&made, 200, 300, &PreprocessOptions::default(), false).unwrap();
+    let PromptPiece::Medium(medium) = &mut pieces[0] else { panic!("expected a medium without texts") };
     let rows = medium.rows;
     for before in [0, 1, 2, 3, 4, 11, 2] {
         place(&clip, medium, before);

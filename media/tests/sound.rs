@@ -4,7 +4,7 @@
 
 mod gguf;
 
-use pumex_media::{encode, interpret::Interpreter, prepare_sound, sound_rate, Clip, Modality, Piece, TextModel};
+use pumex_media::{encode, interpret::Interpreter, prepare_sound, sound_rate, Clip, Modality, PromptPiece, TextModel};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ fn cases(golden: &Path) -> Vec<(String, Value)> {
     cases
 }
 
-fn sound_of(file: &gguf::File) -> Clip {
+fn sound_of(file: &gguf::MemoryFile) -> Clip {
     Clip::all(file).unwrap().into_iter().find(|c| c.modality == Modality::Audio).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn spectra_texts_and_rows_of_samples_are_those_of_the_golden_files() {
     let mut wrong = Vec::new();
     assert!(cases.len() >= 11, "{}", cases.len());
     for (name, case) in cases {
-        let file = gguf::File::open(&golden.join(format!("mmproj/{}.gguf", case["mmproj"].as_str().unwrap())));
+        let file = gguf::MemoryFile::open(&golden.join(format!("mmproj/{}.gguf", case["mmproj"].as_str().unwrap())));
         let clip = sound_of(&file);
         let media = case["media"][0]["file"].as_str().unwrap();
         assert_eq!(sound_rate(&clip).unwrap() == 24_000, media.contains("24k"), "{name}");
@@ -62,7 +62,7 @@ fn spectra_texts_and_rows_of_samples_are_those_of_the_golden_files() {
         let chunks = case["chunks"].as_array().unwrap();
         let media: Vec<&Value> = chunks.iter().filter(|c| c["type"] == "audio").collect();
         let found: Vec<_> =
-            pieces.iter().filter_map(|p| if let Piece::Medium(m) = p { Some(m) } else { None }).collect();
+            pieces.iter().filter_map(|p| if let PromptPiece::Medium(m) = p { Some(m) } else { None }).collect();
         assert_eq!(found.len(), media.len(), "{name}");
         // What stands around the sound is between "hi" and "ok".
         let around = |chunk: &Value, front: bool| {
@@ -73,8 +73,8 @@ fn spectra_texts_and_rows_of_samples_are_those_of_the_golden_files() {
             let text = if front { text.strip_prefix("hi") } else { text.strip_suffix("ok") };
             text.unwrap().to_string()
         };
-        let piece = |piece: Option<&Piece>| match piece {
-            Some(Piece::Text(text)) => text.clone(),
+        let piece = |piece: Option<&PromptPiece>| match piece {
+            Some(PromptPiece::Text(text)) => text.clone(),
             _ => String::new(),
         };
         assert_eq!(piece(pieces.first()), around(&chunks[0], true), "{name}");

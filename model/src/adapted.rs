@@ -14,7 +14,7 @@ pub(super) fn with_attached(plan: Plan, gguf: &Gguf) -> Plan {
         return plan;
     }
     let info = |name: &str| {
-        let (tensor, t) = gguf.attached(name)?;
+        let (tensor, t) = gguf.find_attached(name)?;
         let (cols, rows) = (t.dims.first().map_or(1, |d| *d as usize), t.dims.iter().skip(1).product::<u64>() as usize);
         Some(WeightInfo { name: name.to_string(), tensor, rows, cols, format: pumex_quant::find(t.type_id)? })
     };
@@ -22,5 +22,5 @@ pub(super) fn with_attached(plan: Plan, gguf: &Gguf) -> Plan {
         let [a, b] = site.names(plan);
         Some([info(&a)?, info(&b)?])
     };
-    plan.adapted(&pair, &|layer| info(&control_name(layer)))
+    plan.add_adapters(&pair, &|layer| info(&control_name(layer)))
 }

@@ -1,7 +1,7 @@
 //! Files that change what a model does: LoRA adapters and control vectors.
 //!
 //! [`attach`] adds their tensors to an opened model, stacked as the plan's products want them; the plan then has further ops
-//! ([`pumex_plan::Plan::adapted`]). [`Deltas`] adds them to weights instead, for a file of its own.
+//! ([`pumex_plan::Plan::add_adapters`]). [`Deltas`] adds them to weights instead, for a file of its own.
 
 mod control;
 mod lora;

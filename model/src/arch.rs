@@ -10,17 +10,13 @@ pub mod bailingmoe;
 pub mod bailingmoe2;
 pub mod bailingmoe3;
 pub mod bert;
-pub mod bitnet;
 pub mod bloom;
 pub mod chameleon;
-pub mod chatglm;
-pub mod codeshell;
 pub mod cogvlm;
 pub mod cohere2;
 pub mod cohere2moe;
 pub mod command_r;
 pub mod dbrx;
-pub mod deci;
 pub mod deepseek;
 pub mod deepseek2;
 pub mod deepseek2_ocr;
@@ -31,7 +27,6 @@ pub mod dots3note;
 pub mod dream;
 pub mod ernie4_5;
 pub mod eurobert;
-pub mod exaone;
 pub mod exaone4;
 pub mod exaone_moe;
 pub mod falcon;
@@ -47,7 +42,6 @@ pub mod glm4;
 pub mod glm4moe;
 pub mod glm5_next;
 pub mod glm_dsa;
-pub mod gpt2;
 pub mod gpt_oss;
 pub mod gptj;
 pub mod gptneox;
@@ -61,7 +55,6 @@ pub mod hrm_text;
 pub mod hunyuan_dense;
 pub mod hy_v3;
 pub mod hy_v4;
-pub mod internlm2;
 pub mod jais;
 pub mod jais2;
 pub mod jamba;
@@ -74,7 +67,6 @@ pub mod laguna;
 pub mod lfm2;
 pub mod llada;
 pub mod llada_moe;
-pub mod llama;
 pub mod llama4;
 pub mod llama_embed;
 pub mod maincoder;
@@ -96,26 +88,20 @@ pub mod nanbeige;
 pub mod nemotron;
 pub mod nemotron_h;
 pub mod neo_bert;
-pub mod nomic_bert;
 pub mod nomic_bert_moe;
 pub mod olmo;
 pub mod olmo2;
 pub mod olmoe;
-pub mod openelm;
-pub mod orion;
 pub mod paddleocr;
-pub mod pangu_embedded;
 pub mod phi2;
-pub mod phi3;
+pub mod plain;
 pub mod plamo;
 pub mod plamo2;
 pub mod plamo3;
 pub mod plm;
 pub mod qwen;
-pub mod qwen2;
 pub mod qwen2moe;
 pub mod qwen2vl;
-pub mod qwen3;
 pub mod qwen35;
 pub mod qwen3next;
 pub mod qwen3vl;
@@ -134,9 +120,7 @@ pub mod starcoder;
 pub mod starcoder2;
 pub mod step35;
 pub mod t5;
-pub mod t5encoder;
 pub mod talkie;
-pub mod xverse;
 
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
@@ -161,17 +145,17 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
     Arch { name: "bailingmoe3", plan: bailingmoe3::plan },
     Arch { name: "bert", plan: bert::plan },
-    Arch { name: "bitnet", plan: bitnet::plan },
+    Arch { name: "bitnet", plan: plain::neox },
     Arch { name: "bloom", plan: bloom::plan },
     Arch { name: "chameleon", plan: chameleon::plan },
-    Arch { name: "chatglm", plan: chatglm::plan },
-    Arch { name: "codeshell", plan: codeshell::plan },
+    Arch { name: "chatglm", plan: plain::llama },
+    Arch { name: "codeshell", plan: starcoder2::plan },
     Arch { name: "cogvlm", plan: cogvlm::plan },
     Arch { name: "cohere2", plan: cohere2::plan },
     Arch { name: "cohere2moe", plan: cohere2moe::plan },
     Arch { name: "command-r", plan: command_r::plan },
     Arch { name: "dbrx", plan: dbrx::plan },
-    Arch { name: "deci", plan: deci::plan },
+    Arch { name: "deci", plan: plain::llama },
     Arch { name: "deepseek", plan: deepseek::plan },
     Arch { name: "deepseek2", plan: deepseek2::plan },
     Arch { name: "deepseek2-ocr", plan: deepseek2_ocr::plan },
@@ -183,7 +167,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
     Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
     Arch { name: "eurobert", plan: eurobert::plan },
-    Arch { name: "exaone", plan: exaone::plan },
+    Arch { name: "exaone", plan: plain::neox },
     Arch { name: "exaone-moe", plan: exaone_moe::plan },
     Arch { name: "exaone4", plan: exaone4::plan },
     Arch { name: "falcon", plan: falcon::plan },
@@ -200,7 +184,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "glm4moe", plan: glm4moe::plan },
     Arch { name: "glm5-next", plan: glm5_next::plan },
     Arch { name: "gpt-oss", plan: gpt_oss::plan },
-    Arch { name: "gpt2", plan: gpt2::plan },
+    Arch { name: "gpt2", plan: starcoder::plan },
     Arch { name: "gptj", plan: gptj::plan },
     Arch { name: "gptneox", plan: gptneox::plan },
     Arch { name: "granite", plan: granite::plan },
@@ -216,7 +200,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
     Arch { name: "hy_v3", plan: hy_v3::plan },
     Arch { name: "hy_v4", plan: hy_v4::plan },
-    Arch { name: "internlm2", plan: internlm2::plan },
+    Arch { name: "internlm2", plan: plain::llama },
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "jamba", plan: jamba::plan },
@@ -230,7 +214,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "lfm2moe", plan: lfm2::plan },
     Arch { name: "llada", plan: llada::plan },
     Arch { name: "llada-moe", plan: llada_moe::plan },
-    Arch { name: "llama", plan: llama::plan },
+    Arch { name: "llama", plan: plain::llama },
     Arch { name: "llama-embed", plan: llama_embed::plan },
     Arch { name: "llama4", plan: llama4::plan },
     Arch { name: "maincoder", plan: maincoder::plan },
@@ -254,30 +238,30 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "nemotron_h", plan: nemotron_h::plan },
     Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
     Arch { name: "neo-bert", plan: neo_bert::plan },
-    Arch { name: "nomic-bert", plan: nomic_bert::plan },
+    Arch { name: "nomic-bert", plan: bert::rotate },
     Arch { name: "nomic-bert-moe", plan: nomic_bert_moe::plan },
     Arch { name: "olmo", plan: olmo::plan },
     Arch { name: "olmo2", plan: olmo2::plan },
     Arch { name: "olmoe", plan: olmoe::plan },
-    Arch { name: "openelm", plan: openelm::plan },
-    Arch { name: "orion", plan: orion::plan },
+    Arch { name: "openelm", plan: plain::neox },
+    Arch { name: "orion", plan: plain::layer_norm },
     Arch { name: "paddleocr", plan: paddleocr::plan },
-    Arch { name: "pangu-embedded", plan: pangu_embedded::plan },
+    Arch { name: "pangu-embedded", plan: plain::neox },
     Arch { name: "phi2", plan: phi2::plan },
-    Arch { name: "phi3", plan: phi3::plan },
-    Arch { name: "phimoe", plan: phi3::plan },
+    Arch { name: "phi3", plan: plain::neox },
+    Arch { name: "phimoe", plan: plain::neox },
     Arch { name: "plamo", plan: plamo::plan },
     Arch { name: "plamo2", plan: plamo2::plan },
     Arch { name: "plamo3", plan: plamo3::plan },
     Arch { name: "plm", plan: plm::plan },
     Arch { name: "qwen", plan: qwen::plan },
-    Arch { name: "qwen2", plan: qwen2::plan },
+    Arch { name: "qwen2", plan: plain::neox },
     Arch { name: "qwen2moe", plan: qwen2moe::plan },
     Arch { name: "qwen2vl", plan: qwen2vl::plan },
-    Arch { name: "qwen3", plan: qwen3::plan },
+    Arch { name: "qwen3", plan: plain::neox },
     Arch { name: "qwen35", plan: qwen35::plan },
     Arch { name: "qwen35moe", plan: qwen35::plan },
-    Arch { name: "qwen3moe", plan: qwen3::plan },
+    Arch { name: "qwen3moe", plan: plain::neox },
     Arch { name: "qwen3next", plan: qwen3next::plan },
     Arch { name: "qwen3tts", plan: qwen3vl::plan },
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
@@ -297,9 +281,9 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "starcoder2", plan: starcoder2::plan },
     Arch { name: "step35", plan: step35::plan },
     Arch { name: "t5", plan: t5::plan },
-    Arch { name: "t5encoder", plan: t5encoder::plan },
+    Arch { name: "t5encoder", plan: t5::encoder },
     Arch { name: "talkie", plan: talkie::plan },
-    Arch { name: "xverse", plan: xverse::plan },
+    Arch { name: "xverse", plan: plain::llama },
 ];
 
 /// The architecture of that name.

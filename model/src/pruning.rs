@@ -61,7 +61,7 @@ fn planned(gguf: &Gguf, options: &Options) -> Result<Plan> {
     let plan = quantize::Plan::new(gguf, options)?;
     let most = plan.jobs().map(|job| job.entry.len_bytes).filter(|len| *len > SMALL).max().unwrap_or(0);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let empty = pumex_gguf::error::filled(0, most, &format!("{}: a tensor", gguf.path().display()))?;
+    let empty = pumex_gguf::error::try_filled_vec(0, most, &format!("{}: a tensor", gguf.path().display()))?;
     let (mut bytes, mut tensors) = (Vec::new(), Vec::new());
     for job in plan.jobs() {
         let tensor = &gguf.tensors()[job.tensor];

@@ -92,7 +92,7 @@ fn random(format: &Format) -> Vec<u8> {
     blocks.for_each(|(out, x)| format.encode_row(x, &even, out));
     let mut out = Vec::with_capacity(RANDOM / format.block_len * format.block_bytes);
     for _ in 0..RANDOM / format.block_len {
-        let at = rng.below(count as u32) as usize * format.block_bytes;
+        let at = rng.next_below(count as u32) as usize * format.block_bytes;
         out.extend(&coded[at..][..format.block_bytes]);
     }
     out

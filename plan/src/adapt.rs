@@ -67,7 +67,7 @@ impl Plan {
     /// The plan with the pairs that `pairs` has for sites, and the vectors `[dim]` that `vectors` has for layers, to be added when
     /// they end.
     #[must_use]
-    pub fn adapted(mut self, pairs: Pairs<'_>, vectors: Vectors<'_>) -> Plan {
+    pub fn add_adapters(mut self, pairs: Pairs<'_>, vectors: Vectors<'_>) -> Plan {
         let (old, ends) = (std::mem::take(&mut self.ops), std::mem::take(&mut self.layer_ends));
         let encoder_ops = self.encoder.map(|e| e.ops);
         let mut adapter = Adapter { ops: Vec::with_capacity(old.len()), plan: self };

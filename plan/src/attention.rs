@@ -10,11 +10,11 @@ pub enum Mask {
     Causal,
     /// The last so many up to its own, which counts.
     Window(usize),
-    /// Those of its own chunk of so many positions, up to its own.
+    /// Positions of a row's own chunk of so many positions, up to its own.
     Chunk(usize),
     /// All positions that the sequence has in the step and before it.
     Full,
-    /// Of these, the ones up to so many positions before and behind its own.
+    /// Positions that the sequence has in the step and before it, up to so many before and behind a row's own.
     Near(usize),
     /// All positions of the sequence's source, which are its first.
     Source,
@@ -27,7 +27,7 @@ pub enum Mask {
 pub struct Extent {
     /// Positions, the step's included.
     pub held: usize,
-    /// Of which so many, the first ones, are those of its source.
+    /// Positions of these, the first ones, that are the source's.
     pub source: usize,
 }
 

@@ -41,7 +41,7 @@ impl Builder {
         out
     }
 
-    /// Likewise, where ids of a list of pairs stand for others.
+    /// Token ids → embedding rows, `[n, dim]`, where the list of pairs `list` puts ids in place of others.
     pub fn embed_instead(&mut self, weight: Weight, list: usize) -> Val {
         let out = self.value("x", self.weights[weight.0].cols, Rows::Step);
         self.ops.push(Op::Embed { weight, instead: Some(list), out });
@@ -79,7 +79,7 @@ impl Builder {
     }
 
     /// `x · gateᵀ` and `x · upᵀ`, the one gating the other: `[n, k]` → `[n, ffn]`.
-    pub fn gated(&mut self, x: Val, gate: MatPart, up: MatPart, by: Gate) -> Val {
+    pub fn matmul_gated(&mut self, x: Val, gate: MatPart, up: MatPart, by: Gate) -> Val {
         if self.has_beside(&[gate, up]) {
             let len = self.rows_of(gate.weight);
             let both = self.matmul("gate_up", x, vec![gate, up]);
@@ -104,8 +104,8 @@ impl Builder {
         out
     }
 
-    /// The same with the matrices `[gate, up]` and `biases` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
-    pub fn gated_experts(
+    /// Gated products with the matrices `[gate, up]` and `biases` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
+    pub fn matmul_gated_experts(
         &mut self,
         x: Val,
         (route, top_k): (Val, TopK),
@@ -145,7 +145,7 @@ impl Builder {
     }
 
     /// Ends the encoder, which gives `rows` `[n, dim]`. What follows is the decoder, whose texts begin with the id `start`.
-    pub fn encoded(&mut self, rows: Val, start: u32) {
+    pub fn end_encoder(&mut self, rows: Val, start: u32) {
         self.encoder = Some(Encoder { ops: self.ops.len(), rows, start });
     }
 
@@ -196,7 +196,7 @@ impl Builder {
         self.value(name, width, Rows::Step)
     }
 
-    /// Likewise, for every output row.
+    /// A value of `width` columns for every output row, to be written by parts.
     pub fn outputs(&mut self, name: &'static str, width: usize) -> Val {
         self.value(name, width, Rows::Output)
     }
@@ -361,10 +361,10 @@ impl Builder {
 
     /// Whether one of the matrices has a pair beside it.
     fn has_beside(&self, parts: &[MatPart]) -> bool {
-        self.by_row.iter().any(|by_row| parts.iter().any(|part| self.beside(by_row, part).next().is_some()))
+        self.by_row.iter().any(|by_row| parts.iter().any(|part| self.adapter_pairs(by_row, part).next().is_some()))
     }
 
-    fn beside<'a>(&'a self, by_row: &'a ByRow, part: &MatPart) -> impl Iterator<Item = &'a LowRank> {
+    fn adapter_pairs<'a>(&'a self, by_row: &'a ByRow, part: &MatPart) -> impl Iterator<Item = &'a LowRank> {
         let name = self.weights.get(part.weight.0).map(|info| &info.name);
         by_row.pairs.iter().filter(move |pair| Some(&pair.of) == name)
     }
@@ -374,9 +374,9 @@ impl Builder {
         let Some(by_row) = self.by_row.take() else { return };
         let mut first = 0;
         for part in parts {
-            for pair in self.beside(&by_row, part).cloned().collect::<Vec<_>>() {
-                let low = self.chosen(&by_row, x, pair.a);
-                let high = self.chosen(&by_row, low, pair.b);
+            for pair in self.adapter_pairs(&by_row, part).cloned().collect::<Vec<_>>() {
+                let low = self.matmul_by_row(&by_row, x, pair.a);
+                let high = self.matmul_by_row(&by_row, low, pair.b);
                 let len = self.width_of(high);
                 let cols = Cols { val: out, at: first + pair.at, stride: len };
                 let from = Arg::Cols(self.all(high));
@@ -387,18 +387,18 @@ impl Builder {
         self.by_row = Some(by_row);
     }
 
-    /// Likewise to the residual stream, by the route's weight.
+    /// Adds to the residual stream what pairs beside a matrix give, times the route's weight.
     fn add_beside_residual(&mut self, x: Val, part: &MatPart, residual: Val) {
         let Some(by_row) = self.by_row.take() else { return };
-        for pair in self.beside(&by_row, part).cloned().collect::<Vec<_>>() {
-            let low = self.chosen(&by_row, x, pair.a);
+        for pair in self.adapter_pairs(&by_row, part).cloned().collect::<Vec<_>>() {
+            let low = self.matmul_by_row(&by_row, x, pair.a);
             self.experts_add(low, (by_row.route, by_row.top_k), pair.b, None, residual);
         }
         self.by_row = Some(by_row);
     }
 
     /// `x · weightᵀ` by the matrix that each row chooses.
-    fn chosen(&mut self, by_row: &ByRow, x: Val, weight: Weight) -> Val {
+    fn matmul_by_row(&mut self, by_row: &ByRow, x: Val, weight: Weight) -> Val {
         let ByRow { route, top_k, .. } = *by_row;
         let out = self.parts("chosen", self.rows_of(weight) / top_k.n_expert);
         self.general(General::ExpertsMatMul(ExpertsMatMul { x, route, top_k, weight, own_input: false, out }));

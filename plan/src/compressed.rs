@@ -99,13 +99,13 @@ pub struct AttendBlocks {
     pub layer: usize,
     /// Where in its state.
     pub at: usize,
-    /// Those of blocks, if there are.
+    /// Entries of compressed blocks, if there are any.
     pub entries: Option<Entries>,
     /// What [`ChooseBlocks`] gives, and how many it chooses.
     pub chosen: Option<(Cols, usize)>,
     /// `[heads]`: a score per head that takes part in the softmax and has no value.
     pub sinks: Weight,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
     /// Heads of `dim` columns.
     pub out: Cols,
@@ -113,7 +113,7 @@ pub struct AttendBlocks {
 
 impl AttendBlocks {
     /// Which entries are seen, if not all are.
-    pub fn chosen(&self) -> Option<Cols> {
+    pub fn visible_entries(&self) -> Option<Cols> {
         let slots = self.entries.map_or(0, |e| e.slots);
         self.chosen.filter(|(_, most)| slots > *most).map(|(cols, _)| cols)
     }

@@ -103,7 +103,7 @@ impl Plan {
     fn general(&self, g: &General) -> String {
         let weights: Vec<String> = g.clone().weights_mut().into_iter().map(|w| self.weight(*w)).collect();
         let with = if weights.is_empty() { String::new() } else { format!(" with {}", weights.join(", ")) };
-        let out = self.val(g.out());
+        let out = self.val(g.output());
         match g {
             General::Map(m) => {
                 let sign = format!("{:?}", m.join).to_lowercase();

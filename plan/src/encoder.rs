@@ -73,7 +73,7 @@ mod tests {
         let kv = p.matmul("kv", rows, vec![keys]);
         let rope = Rope { style: RopeStyle::Neox, dims: 0, table: 0, norm_eps: 1e-5 };
         p.rope_kv(kv, AttentionSpec::causal(0, 0, 1, 32), RopeNorm { rope, q_norm: None, k_norm: None });
-        p.encoded(rows, 3);
+        p.end_encoder(rows, 3);
         let x = p.embed(embed);
         let out = p.rms_norm_output(x, norm, 1e-5);
         let kept = LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: 32, v_dim: 32, window: None });

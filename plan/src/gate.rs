@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 /// `act(gate) * (up + plus)`, with `up` limited first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
-    /// Of the gate; never [`Act::Xielu`], whose numbers the kernels do not take.
+    /// The activation of the gate; never [`Act::Xielu`], whose numbers the kernels do not take.
     pub act: Act,
     /// Most that the other may be either way of zero.
     pub limit: Option<f32>,

@@ -3,10 +3,10 @@
 //! of a row need no copies.
 
 use super::by_row::{ById, TakeVectors};
-use super::chosen::ChoosePositions;
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
+use super::sparse_attention::ChoosePositions;
 use super::streams::{Mix, Softmax, StreamGates};
 use super::{Access, Cols, Rope, Val, Weight};
 
@@ -39,7 +39,7 @@ pub enum Act {
     Inverse,
     /// `sqrt(x)`
     Sqrt,
-    /// Of at least `.0`, at most `.1`.
+    /// Clamps to at least `.0`, at most `.1`.
     Clamp(f32, f32),
     /// `cap * tanh(x / cap)`
     SoftCap(f32),
@@ -64,7 +64,7 @@ pub enum Arg {
     GroupWeight(Weight),
     /// One of [`super::Plan::numbers`], read as [`Arg::Weight`] is.
     Table(usize),
-    /// The same everywhere.
+    /// A number, the same everywhere.
     Number(f32),
 }
 
@@ -80,11 +80,11 @@ pub enum Join {
 /// `out = scale * act(a) + b` or `scale * act(a) * b`, number by number; `out` may be `a` or `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Map {
-    /// Of `a`.
+    /// The activation of `a`.
     pub act: Act,
     /// First operand.
     pub a: Arg,
-    /// Of `act(a)`.
+    /// The factor of `act(a)`.
     pub scale: f32,
     /// Sum or product.
     pub join: Join,
@@ -101,9 +101,9 @@ pub struct Map {
 /// A number for each group of columns: `out = act(scale * Σ a * b)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dot {
-    /// Of the sum.
+    /// The activation of the sum.
     pub act: Act,
-    /// Of the products' sum.
+    /// The factor of the products' sum.
     pub scale: f32,
     /// First factor.
     pub a: Arg,
@@ -126,7 +126,7 @@ pub enum NormKind {
     Layer,
     /// By the length: `x / max(sqrt(Σ x²), eps)`.
     L2,
-    /// Likewise: `x / sqrt(Σ x² + eps)`.
+    /// By the length, with epsilon under the root: `x / sqrt(Σ x² + eps)`.
     Unit,
 }
 
@@ -135,7 +135,7 @@ pub enum NormKind {
 pub struct NormGate {
     /// The gates.
     pub cols: Cols,
-    /// Of the gates; takes no numbers.
+    /// The activation of the gates; takes no numbers.
     pub act: Act,
     /// Whether the columns are gated before they are normed.
     pub first: bool,
@@ -167,7 +167,7 @@ pub struct Normalize {
 /// A factor that grows with the position: `1 + scale * ln(1 + floor((pos + offset) / floor))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Temperature {
-    /// Of the logarithm.
+    /// The factor of the logarithm.
     pub scale: f32,
     /// Positions that have the same factor.
     pub floor: u32,
@@ -190,7 +190,7 @@ pub struct Rotate {
     pub back: bool,
     /// Rotates by the first position of a row's block of so many; 1 for its own.
     pub every: u32,
-    /// Of sine and cosine.
+    /// The factor of sine and cosine.
     pub magnitude: f32,
     /// A factor of the rotated columns.
     pub temperature: Option<Temperature>,
@@ -214,13 +214,13 @@ pub struct HeadMatMul {
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum General {
-    /// See [`Map`].
+    /// Element by element: [`Map`].
     Map(Map),
-    /// See [`Dot`].
+    /// Dot products of rows: [`Dot`].
     Dot(Dot),
-    /// See [`Normalize`].
+    /// A norm of groups of columns: [`Normalize`].
     Normalize(Normalize),
-    /// See [`Rotate`].
+    /// A rotation by positions: [`Rotate`].
     Rotate(Rotate),
     /// `out += weight[position of the row]`.
     Positions {
@@ -229,37 +229,37 @@ pub enum General {
         /// `[n, dim]`
         out: Val,
     },
-    /// See [`ById`].
+    /// Rows of a table by ids: [`ById`].
     ById(ById),
-    /// See [`TakeVectors`].
+    /// Rows of media in place of others: [`TakeVectors`].
     TakeVectors(TakeVectors),
-    /// See [`HeadMatMul`].
+    /// A product by heads: [`HeadMatMul`].
     HeadMatMul(HeadMatMul),
-    /// See [`Choose`].
+    /// A choice of experts: [`Choose`].
     Choose(Choose),
-    /// See [`ExpertsMatMul`].
+    /// Products with each row's experts: [`ExpertsMatMul`].
     ExpertsMatMul(ExpertsMatMul),
-    /// See [`ExpertsBias`].
+    /// Biases of each row's experts: [`ExpertsBias`].
     ExpertsBias(ExpertsBias),
-    /// See [`Conv`].
+    /// A convolution over positions: [`Conv`].
     Conv(Conv),
-    /// See [`Shift`].
+    /// Rows moved by one position: [`Shift`].
     Shift(Shift),
-    /// See [`Scan`].
+    /// A recurrent state along positions: [`Scan`].
     Scan(Scan),
-    /// See [`Mix`].
+    /// Sums of weighted streams: [`Mix`].
     Mix(Mix),
-    /// See [`Softmax`].
+    /// Softmax of groups of columns: [`Softmax`].
     Softmax(Softmax),
-    /// See [`StreamGates`].
+    /// Gates of residual streams: [`StreamGates`].
     StreamGates(StreamGates),
-    /// See [`Pool`].
+    /// Blocks of positions pooled into entries: [`Pool`].
     Pool(Pool),
-    /// See [`ChooseBlocks`].
+    /// A choice of blocks of positions: [`ChooseBlocks`].
     ChooseBlocks(ChooseBlocks),
-    /// See [`AttendBlocks`].
+    /// Attention over chosen blocks: [`AttendBlocks`].
     AttendBlocks(AttendBlocks),
-    /// See [`ChoosePositions`].
+    /// A choice of positions: [`ChoosePositions`].
     ChoosePositions(ChoosePositions),
 }
 
@@ -355,7 +355,7 @@ impl General {
     }
 
     /// The value it writes.
-    pub fn out(&self) -> Val {
+    pub fn output(&self) -> Val {
         match self {
             General::Map(m) => m.out.val,
             General::Dot(d) => d.out.val,
@@ -400,7 +400,7 @@ impl General {
             General::Choose(c) => c.router.map(|_| Access::Value(c.logits)),
             _ => None,
         };
-        std::iter::once(Access::Value(self.out())).chain(logits).chain(self.state().map(Access::State)).collect()
+        std::iter::once(Access::Value(self.output())).chain(logits).chain(self.state().map(Access::State)).collect()
     }
 
     /// Weights it reads as floats, vectors and small tables.

@@ -8,31 +8,30 @@ mod adapt;
 mod attention;
 mod builder;
 mod by_row;
-mod chosen;
 mod compressed;
 mod conv2d;
 mod dump;
 mod encoder;
 mod gate;
 mod general;
-mod idle;
 mod inputs;
 mod op;
-mod parts;
+mod op_parts;
 pub mod pass;
 mod place;
 mod recurrent;
 mod routing;
+mod sparse_attention;
 mod split;
 mod state;
 mod streams;
+mod unused_indexers;
 mod vectors;
 
 pub use adapt::{Site, SiteKind};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
 pub use by_row::{instead, ById, ByRow, LowRank, TakeVectors};
-pub use chosen::{ChoosePositions, Chosen};
 pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use conv2d::Conv2d;
 pub use encoder::Encoder;
@@ -40,10 +39,11 @@ pub use gate::Gate;
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormGate, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
-pub use parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};
+pub use op_parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};
 pub use place::Placement;
 pub use recurrent::{Conv, ConvNorm, Scan, ScanKind, Shift};
 pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM};
+pub use sparse_attention::{ChoosePositions, Chosen};
 pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 pub use streams::{Mix, Softmax, StreamGates};
@@ -107,7 +107,7 @@ impl WeightInfo {
     }
 
     /// Bytes as halves.
-    pub fn decoded_bytes(&self) -> u64 {
+    pub fn f16_bytes(&self) -> u64 {
         2 * self.elements() as u64
     }
 
@@ -133,7 +133,7 @@ pub struct Plan {
     /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each, and of attention's biases. Layers name
     /// theirs.
     pub ropes: Vec<Vec<f32>>,
-    /// Those that take their place in a context of more positions than so many (longrope).
+    /// The rotation's frequency factors in a context of more positions than so many (longrope).
     pub long_ropes: Option<(usize, Vec<Vec<f32>>)>,
     /// Tables of other numbers, which [`Arg::Table`] reads.
     pub numbers: Vec<Vec<f32>>,
@@ -155,8 +155,8 @@ pub struct Plan {
     pub logits: Val,
     /// Which ops are an encoder's, if it has one.
     pub encoder: Option<Encoder>,
-    /// Of each layer in the plan as a family built it, how many ops there are up to its end, and the residual stream `[n, dim]`; none
-    /// where a layer ends in several values. [`Plan::adapted`] takes them out.
+    /// For each layer in the plan as a family built it, how many ops there are up to its end, and the residual stream `[n, dim]`; none
+    /// where a layer ends in several values. [`Plan::add_adapters`] takes them out.
     pub layer_ends: Vec<(usize, Val)>,
 }
 

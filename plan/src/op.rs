@@ -32,7 +32,7 @@ pub enum Op {
     MatMul {
         /// `[n, k]`
         x: Val,
-        /// Of `x`, first, if there is one.
+        /// The norm of `x`, applied first, if there is one.
         norm: Option<Norm>,
         /// `[m_i, k]` each
         parts: Vec<MatPart>,
@@ -45,7 +45,7 @@ pub enum Op {
     GatedMatMul {
         /// `[n, k]`
         x: Val,
-        /// Of `x`, first, if there is one.
+        /// The norm of `x`, applied first, if there is one.
         norm: Option<Norm>,
         /// `[ffn, k]`
         gate: MatPart,
@@ -71,11 +71,11 @@ pub enum Op {
         /// `[n, 4 * used]`: ids (as bits), weights times down's scales, scales of gate, scales of up.
         out: Val,
     },
-    /// Of each expert of a row, side by side: what [`Gate`] makes of `x · gateᵀ` and `x · upᵀ`.
+    /// For each expert of a row, side by side: what [`Gate`] makes of `x · gateᵀ` and `x · upᵀ`.
     GatedExperts {
         /// `[n, k]`
         x: Val,
-        /// Of `x`, first, if there is one.
+        /// The norm of `x`, applied first, if there is one.
         norm: Option<Norm>,
         /// `[n, 4 * used]`
         route: Val,
@@ -124,7 +124,7 @@ pub enum Op {
         rope: Option<RopeNorm>,
         /// Heads, the layer whose cache is read, and the rules of the scores.
         spec: AttentionSpec,
-        /// Of the scores.
+        /// The factor of the scores.
         scale: f32,
         /// `[n, heads * v_dim]`
         out: Val,

@@ -35,7 +35,7 @@ pub fn fuse(plan: &Plan, abilities: &dyn Abilities) -> Plan {
 }
 
 /// Whether no op after `from`, up to `to` and including it, writes `access`: a read of it may move from the one to the other.
-fn unchanged(plan: &Plan, access: Access, from: usize, to: usize) -> bool {
+fn is_unchanged(plan: &Plan, access: Access, from: usize, to: usize) -> bool {
     plan.ops[from + 1..=to].iter().all(|op| !op.has_write(access))
 }
 

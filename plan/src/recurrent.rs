@@ -69,7 +69,7 @@ pub enum ScanKind {
 }
 
 impl ScanKind {
-    /// As plans print it.
+    /// The name that plans print.
     pub fn name(self) -> &'static str {
         match self {
             ScanKind::Mamba => "mamba",
@@ -108,18 +108,18 @@ pub struct Scan {
     pub decay_per_column: bool,
     /// How much is written: a column per head.
     pub rate: Option<Cols>,
-    /// Of [`ScanKind::Wkv7`].
+    /// The columns `a` of [`ScanKind::Wkv7`].
     pub a: Option<Cols>,
-    /// Of [`ScanKind::Wkv7`].
+    /// The columns `b` of [`ScanKind::Wkv7`].
     pub b: Option<Cols>,
-    /// See [`ScanKind`].
+    /// Factors by head, where the kind has them: see [`ScanKind`].
     pub factor: Option<Weight>,
     /// `[heads]`, where `rate` and `decay` are as the products left them. Of Mamba: `rate = softplus(rate + soft)`. Of the delta rule:
     /// `rate = sigmoid(rate)` and `decay = softplus(decay + soft) * factor`.
     pub soft: Option<Weight>,
     /// `[heads]`: `out += skip * v`, of Mamba.
     pub skip: Option<Weight>,
-    /// Of the result.
+    /// The factor of the result.
     pub scale: f32,
     /// The layer that keeps `S`, `[heads, v_dim, k_dim]`.
     pub layer: usize,

@@ -46,7 +46,7 @@ pub struct Choose {
     pub table: Option<Weight>,
     /// Whether the weights are divided by their sum, of at least so much.
     pub least_sum: Option<f32>,
-    /// Of the weights.
+    /// The factor of the experts' weights.
     pub scale: f32,
     /// So many neighbours among the experts of the logits stand for one that is taken, by the score of the expert of that one's
     /// number; it may come several times. 1: each stands for itself.

@@ -27,7 +27,7 @@ impl Plan {
     pub fn split(&self, layer: usize, max_rows: usize) -> Option<(Plan, Plan)> {
         let cut = self.first_op(layer)?;
         let over = self.crossings()[cut]?;
-        let mut parts = self.parted(&[(cut, over)], max_rows).into_iter();
+        let mut parts = self.split_at(&[(cut, over)], max_rows).into_iter();
         Some((parts.next()?, parts.next()?))
     }
 
@@ -53,11 +53,11 @@ impl Plan {
         }
         runs.dedup_by_key(|(_, goes)| *goes);
         let cuts: Vec<_> = runs.iter().skip(1).filter_map(|(at, _)| Some((*at, over[*at]?))).collect();
-        runs.iter().map(|(_, goes)| *goes).zip(self.parted(&cuts, max_rows)).collect()
+        runs.iter().map(|(_, goes)| *goes).zip(self.split_at(&cuts, max_rows)).collect()
     }
 
     /// Plans between cuts, each before an op and with the value that goes over there. All but the last give theirs as logits.
-    fn parted(&self, cuts: &[(usize, Val)], max_rows: usize) -> Vec<Plan> {
+    fn split_at(&self, cuts: &[(usize, Val)], max_rows: usize) -> Vec<Plan> {
         let bounds: Vec<_> = [None].into_iter().chain(cuts.iter().copied().map(Some)).chain([None]).collect();
         let part = |ends: &[Option<(usize, Val)>]| {
             let (from, to) = (ends[0].map_or(0, |c| c.0), ends[1].map_or(self.ops.len(), |c| c.0));
@@ -157,7 +157,7 @@ impl Op {
         self.clone().weights_mut().into_iter().map(|w| *w).collect()
     }
 
-    /// Likewise, to change.
+    /// Every weight that the op reads, to be changed.
     pub fn weights_mut(&mut self) -> Vec<&mut Weight> {
         let mut all: Vec<Option<&mut Weight>> = Vec::new();
         match self {

@@ -49,7 +49,7 @@ pub struct StreamGates {
     pub len: usize,
     /// Added to the first part, to the matrix, and to its sums.
     pub eps: f32,
-    /// Of the second part.
+    /// The factor of the second part.
     pub magnitude: f32,
     /// Added to the second part.
     pub post_eps: f32,

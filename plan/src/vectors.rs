@@ -10,7 +10,7 @@ pub enum GroupSight {
     /// All of it behind itself, and before itself what its window lets it.
     #[default]
     All,
-    /// Likewise in layers with a window, in others no more than other rows.
+    /// In layers with a window, all behind itself and what the window lets it before; in others no more than other rows.
     Windows,
 }
 
@@ -37,7 +37,7 @@ impl Sections {
 }
 
 impl Sections {
-    /// As kernels read them: pairs of all, and a bit for those that take turns; pairs of the first three.
+    /// Words that kernels read: pairs of all, and a bit for those that take turns; pairs of the first three.
     pub fn words(&self) -> [u32; 2] {
         let p = self.pairs.map(|pairs| pairs as u32 & 1023);
         [p.iter().sum::<u32>() | u32::from(self.interleaved) << 16, p[0] | p[1] << 10 | p[2] << 20]

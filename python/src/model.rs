@@ -5,7 +5,7 @@ use crate::errors::{raised, unlocked};
 use crate::sequence::{Sampler, Sequence};
 use crate::{answer, options};
 use pumex::{Error, Result};
-use pumex_serve::http::{Local, Settings};
+use pumex_serve::http::{HttpSettings, Local};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -30,7 +30,7 @@ impl Model {
         if let Some(known) = place.get() {
             return Ok(known);
         }
-        let settings = Settings { prefills: false, page: false, ..Settings::default() };
+        let settings = HttpSettings { prefills: false, page: false, ..HttpSettings::default() };
         let made = Local::new(self.model.engine(embeds), settings).map_err(|e| Error::Request(e.to_string()))?;
         Ok(place.get_or_init(|| Arc::new(made)))
     }

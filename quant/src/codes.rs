@@ -5,7 +5,7 @@ use crate::grid::{self, Grid};
 
 /// Where a bit of a device's codes comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum BitSource {
     /// A bit of the block.
     Bit(usize),
     /// The bit that makes the ones among it and the seven bits from this one on even in number: an eighth sign.
@@ -26,7 +26,7 @@ pub enum Codebook {
 }
 
 impl Codebook {
-    /// Of weight `i` of a block: the byte with the low bits of its entry, the bit where the high ones start, how many they are,
+    /// How weight `i` of a block is found: the byte with the low bits of its entry, the bit where the high ones start, how many they are,
     /// and the bit that says whether it is negative.
     fn entry(self, i: usize) -> (usize, usize, usize, Option<usize>) {
         let l = i / 8;
@@ -48,11 +48,11 @@ impl Codebook {
     /// Code of weight `i` of a block.
     pub fn code(self, block: &[u8], i: usize) -> u8 {
         let (low, from, more, minus) = self.entry(i);
-        let high = (0..more).fold(0, |high, n| high | usize::from(Place::Bit(from + n).bit(block)) << n);
+        let high = (0..more).fold(0, |high, n| high | usize::from(BitSource::Bit(from + n).bit(block)) << n);
         let grid = self.grid();
         let level = grid.level(usize::from(block[low]) | high << 8, i % grid.width) as u8;
         let levels = grid.levels.len() as u8;
-        match minus.map(|at| Place::Bit(at).bit(block)) {
+        match minus.map(|at| BitSource::Bit(at).bit(block)) {
             None => level,
             Some(0) => levels + level,
             Some(_) => levels - 1 - level,
@@ -75,7 +75,7 @@ pub struct Codes {
     /// In order.
     pub soa: &'static [SoaPart],
     /// Where a bit of the codes comes from, counted through all of a block's codes.
-    pub place: fn(usize) -> Place,
+    pub place: fn(usize) -> BitSource,
 }
 
 const POW3: [u8; 5] = [1, 3, 9, 27, 81];
@@ -90,25 +90,25 @@ pub fn digit(block: &[u8], i: usize) -> u8 {
     ((u16::from(byte.wrapping_mul(POW3[n])) * 3) >> 8) as u8
 }
 
-impl Place {
+impl BitSource {
     /// The bit there.
     pub fn bit(self, block: &[u8]) -> u8 {
         let bit = |at: usize| block[at / 8] >> (at % 8) & 1;
         match self {
-            Place::Bit(at) => bit(at),
-            Place::Even(at) => (at..at + 7).fold(0, |odd, i| odd ^ bit(i)),
-            Place::Digit(weight, n) => digit(block, weight) >> n & 1,
-            Place::Code(book, weight, n) => book.code(block, weight) >> n & 1,
+            BitSource::Bit(at) => bit(at),
+            BitSource::Even(at) => (at..at + 7).fold(0, |odd, i| odd ^ bit(i)),
+            BitSource::Digit(weight, n) => digit(block, weight) >> n & 1,
+            BitSource::Code(book, weight, n) => book.code(block, weight) >> n & 1,
         }
     }
 
-    /// As `shaders/glsl/repack.comp` reads it.
+    /// The word that `shaders/glsl/repack.comp` reads.
     pub fn word(self) -> u32 {
         match self {
-            Place::Bit(at) => at as u32,
-            Place::Even(at) => 1 << 24 | at as u32,
-            Place::Digit(weight, n) => 2 << 24 | (2 * weight + n) as u32,
-            Place::Code(book, weight, n) => 3 << 24 | (book as u32) << 16 | (4 * weight + n) as u32,
+            BitSource::Bit(at) => at as u32,
+            BitSource::Even(at) => 1 << 24 | at as u32,
+            BitSource::Digit(weight, n) => 2 << 24 | (2 * weight + n) as u32,
+            BitSource::Code(book, weight, n) => 3 << 24 | (book as u32) << 16 | (4 * weight + n) as u32,
         }
     }
 }
@@ -130,35 +130,36 @@ impl Codes {
     }
 }
 
-/// Of levels that nibbles choose, of which blocks have, from byte `at` on, the low nibbles of `half` bytes, then their high ones:
+/// Where bits of levels that nibbles choose come from, of which blocks have, from byte `at` on, the low nibbles of `half` bytes, then
+/// their high ones:
 /// those of a group are pairs, 0 and 2, 1 and 3, that are looked up together.
-pub(crate) fn nibbles(at: usize, half: usize, i: usize) -> Place {
+pub(crate) fn nibbles(at: usize, half: usize, i: usize) -> BitSource {
     let (b, high) = (i / 8, i / 4 % 2);
     let weight = b / 2 * 4 + b % 2 + 2 * high;
-    Place::Bit(8 * (at + weight / (2 * half) * half + weight % half) + 4 * (weight / half % 2) + i % 4)
+    BitSource::Bit(8 * (at + weight / (2 * half) * half + weight % half) + 4 * (weight / half % 2) + i % 4)
 }
 
-/// Of codes of two bits: the weight that bit `i` is of. Sixteen of 64 weights follow each other, at bits 2k for the k-th sixteen.
+/// The weight that bit `i` of codes of two bits is of. Sixteen of 64 weights follow each other, at bits 2k for the k-th sixteen.
 pub(crate) fn of_pairs(i: usize) -> usize {
     let (b, k) = (i / 8, i / 2 % 4);
     b / 16 * 64 + 16 * k + b % 16
 }
 
-/// Of codes of one bit, signs for instance: the weight that bit `i` is of. Four of 32 are at bit g, for the g-th four.
+/// The weight that bit `i` of codes of one bit is of, signs for instance. Four of 32 are at bit g, for the g-th four.
 pub(crate) fn of_bits(i: usize) -> usize {
     let (b, g) = (i / 8, i % 8);
     b / 4 * 32 + 4 * g + b % 4
 }
 
 /// Sign `n` of eight, of which blocks have seven, from bit `at` on.
-pub(crate) fn sign(at: usize, n: usize) -> Place {
+pub(crate) fn sign(at: usize, n: usize) -> BitSource {
     match n {
-        7 => Place::Even(at),
-        _ => Place::Bit(at + n),
+        7 => BitSource::Even(at),
+        _ => BitSource::Bit(at + n),
     }
 }
 
 /// Sign of weight `i` of 32, of which the word from bit `at` on has seven bits for every eight.
-pub(crate) fn signs_place(at: usize, i: usize) -> Place {
+pub(crate) fn signs_place(at: usize, i: usize) -> BitSource {
     sign(at + 7 * (i / 8), i % 8)
 }

@@ -42,7 +42,7 @@ pub enum FormatId {
 
 /// A part of a block that kernels read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct BlockField {
     /// Its name in shaders.
     pub name: &'static str,
     /// Byte in the block.
@@ -51,10 +51,10 @@ pub struct Field {
     pub bytes: usize,
 }
 
-impl Field {
+impl BlockField {
     /// A field of `bytes` bytes from byte `at` on.
-    pub const fn new(name: &'static str, at: usize, bytes: usize) -> Field {
-        Field { name, at, bytes }
+    pub const fn new(name: &'static str, at: usize, bytes: usize) -> BlockField {
+        BlockField { name, at, bytes }
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Format {
     /// Bytes per block.
     pub block_bytes: usize,
     /// What a block consists of, widest reads first: the order of the structure of arrays, too, if there are no `codes`. Empty for floats.
-    pub fields: &'static [Field],
+    pub fields: &'static [BlockField],
     /// Codes that lie in another order in a structure of arrays than in blocks, if any do.
     pub codes: Option<Codes>,
     /// Decodes one block: `block_bytes` bytes → `block_len` weights, exactly.
@@ -114,7 +114,7 @@ impl Format {
 
     /// What the structure of arrays consists of, in order.
     pub fn parts(&self) -> Vec<Part> {
-        let of_field = |f: &Field| Part { name: f.name, at: f.at, bytes: f.bytes, codes: false };
+        let of_field = |f: &BlockField| Part { name: f.name, at: f.at, bytes: f.bytes, codes: false };
         let Some(codes) = &self.codes else { return self.fields.iter().map(of_field).collect() };
         let mut used = 0;
         let part = |plane: &SoaPart| match *plane {

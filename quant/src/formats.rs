@@ -40,7 +40,7 @@ pub const FORMATS: &[Format] = &[
     nvfp4::FORMAT,
 ];
 
-/// Those of files, and what devices hold in place of some of them.
+/// All formats: those of files, and what devices hold in place of some of them.
 pub fn all() -> impl Iterator<Item = &'static Format> {
     FORMATS.iter().chain(EXPANDED)
 }
@@ -60,7 +60,7 @@ impl FormatId {
 
 impl Format {
     /// What devices may hold in its place, in a structure of arrays only: more bits, of which weights take fewer instructions.
-    pub fn expanded(&self) -> Option<&'static Format> {
+    pub fn expanded_format(&self) -> Option<&'static Format> {
         EXPANDED.iter().find(|wide| wide.ggml_id == self.ggml_id)
     }
 

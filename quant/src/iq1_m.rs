@@ -4,7 +4,7 @@
 //! weights. Bytes: 32 of grid indices (low 8 bits, for 8 weights each), 16 of two 3-bit high parts, each under its shift's
 //! sign, then 4 words of four 3-bit scales; their top nibbles together are `d`, an f16.
 use crate::bits::{first_bad, u16_at};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{DELTA, IQ1};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -55,7 +55,7 @@ pub const FORMAT: Format = Format {
     stem: "iq1_m",
     block_len: 256,
     block_bytes: 32 + 16 + 8,
-    fields: &[Field::new("QS", 0, 32), Field::new("QH", 32, 16), Field::new("SC", 48, 8)],
+    fields: &[BlockField::new("QS", 0, 32), BlockField::new("QH", 32, 16), BlockField::new("SC", 48, 8)],
     codes: None,
     decode,
     encode,

@@ -4,7 +4,7 @@
 //! f16, 32 of grid indices (low 8 bits, for 8 weights each), then per sub-block a word of four 3-bit high parts, a 3-bit
 //! scale and the sign of the shift.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{DELTA, IQ1};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -48,7 +48,7 @@ pub const FORMAT: Format = Format {
     stem: "iq1_s",
     block_len: 256,
     block_bytes: 2 + 32 + 16,
-    fields: &[Field::new("QS", 2, 32), Field::new("QH", 34, 16), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 32), BlockField::new("QH", 34, 16), BlockField::new("D", 0, 2)],
     codes: None,
     decode,
     encode,

@@ -3,8 +3,8 @@
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 of grid indices (low 8
 //! bits, for 8 weights each), 32 of sign patterns, 8 of the indices' high bit pairs, 8 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{sign, IQ2_S};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -46,11 +46,11 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 32 + 32 + 8 + 8,
     fields: &[
-        Field::new("QS", 2, 32),
-        Field::new("SIGNS", 34, 32),
-        Field::new("QH", 66, 8),
-        Field::new("SC", 74, 8),
-        Field::new("D", 0, 2),
+        BlockField::new("QS", 2, 32),
+        BlockField::new("SIGNS", 34, 32),
+        BlockField::new("QH", 66, 8),
+        BlockField::new("SC", 74, 8),
+        BlockField::new("D", 0, 2),
     ],
     codes: Some(Codes {
         soa: &[
@@ -60,7 +60,7 @@ pub const FORMAT: Format = Format {
             SoaPart::Field("SC"),
             SoaPart::Field("D"),
         ],
-        place: |i| Place::Bit(8 * 34 + codes::of_bits(i)),
+        place: |i| BitSource::Bit(8 * 34 + codes::of_bits(i)),
     }),
     decode,
     encode,

@@ -3,8 +3,8 @@
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 words of 16 bits (9-bit
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
-use crate::codes::{self, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -37,14 +37,15 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     }
 }
 
-/// Of each chunk of 64 weights, the low eight bits of the indices and two words of signs; then the indices' ninth bits.
-fn place(i: usize) -> Place {
+/// Where bit `i` of a device's codes comes from. Codes have of each chunk of 64 weights the low eight bits of the indices and two
+/// words of signs; then the indices' ninth bits.
+fn place(i: usize) -> BitSource {
     if i >= 8 * 64 {
-        return Place::Bit(16 + 16 * (i - 8 * 64) + 8);
+        return BitSource::Bit(16 + 16 * (i - 8 * 64) + 8);
     }
     let (chunk, bit) = (16 + i / 128 * 128, i % 128);
     if bit < 64 {
-        return Place::Bit(chunk + bit / 8 * 16 + bit % 8);
+        return BitSource::Bit(chunk + bit / 8 * 16 + bit % 8);
     }
     let weight = codes::of_bits(bit - 64);
     codes::sign(chunk + weight / 8 * 16 + 9, weight % 8)
@@ -58,7 +59,7 @@ pub const FORMAT: Format = Format {
     stem: "iq2_xs",
     block_len: 256,
     block_bytes: 2 + 64 + 8,
-    fields: &[Field::new("QS", 2, 64), Field::new("SC", 66, 8), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 64), BlockField::new("SC", 66, 8), BlockField::new("D", 0, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 64), SoaPart::Field("SC"), SoaPart::Codes("QH", 4), SoaPart::Field("D")],
         place,

@@ -3,8 +3,8 @@
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, then per sub-block 4 grid
 //! indices of 8 bits and a word of four 7-bit sign patterns under a 4-bit scale.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u32_at};
-use crate::codes::{self, signs_place, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, signs_place, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XXS};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -41,14 +41,14 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     }
 }
 
-/// Of each sub-block, its indices and a word of signs; then the scales of all.
-fn place(i: usize) -> Place {
+/// Where bit `i` of a device's codes comes from. Codes have of each sub-block its indices and a word of signs; then the scales of all.
+fn place(i: usize) -> BitSource {
     if i >= 8 * 64 {
-        return Place::Bit(16 + 64 * ((i - 8 * 64) / 4) + 60 + i % 4);
+        return BitSource::Bit(16 + 64 * ((i - 8 * 64) / 4) + 60 + i % 4);
     }
     let (block, bit) = (16 + i / 64 * 64, i % 64);
     if bit < 32 {
-        return Place::Bit(block + bit);
+        return BitSource::Bit(block + bit);
     }
     signs_place(block + 32, codes::of_bits(bit - 32))
 }
@@ -61,7 +61,7 @@ pub const FORMAT: Format = Format {
     stem: "iq2_xxs",
     block_len: 256,
     block_bytes: 2 + 8 * 8,
-    fields: &[Field::new("QS", 2, 64), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 64), BlockField::new("D", 0, 2)],
     codes: Some(Codes { soa: &[SoaPart::Codes("QS", 64), SoaPart::Codes("SC", 4), SoaPart::Field("D")], place }),
     decode,
     encode,

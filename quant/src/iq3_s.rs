@@ -3,8 +3,8 @@
 //! `w = d * (1 + 2 * scale[j]) * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 of grid indices (low 8 bits,
 //! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{sign, IQ3_S};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -47,11 +47,11 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 64 + 8 + 32 + 4,
     fields: &[
-        Field::new("QS", 2, 64),
-        Field::new("SIGNS", 74, 32),
-        Field::new("QH", 66, 8),
-        Field::new("SC", 106, 4),
-        Field::new("D", 0, 2),
+        BlockField::new("QS", 2, 64),
+        BlockField::new("SIGNS", 74, 32),
+        BlockField::new("QH", 66, 8),
+        BlockField::new("SC", 106, 4),
+        BlockField::new("D", 0, 2),
     ],
     codes: Some(Codes {
         soa: &[
@@ -61,7 +61,7 @@ pub const FORMAT: Format = Format {
             SoaPart::Field("SC"),
             SoaPart::Field("D"),
         ],
-        place: |i| Place::Bit(8 * 74 + codes::of_bits(i)),
+        place: |i| BitSource::Bit(8 * 74 + codes::of_bits(i)),
     }),
     decode,
     encode,

@@ -3,8 +3,8 @@
 //! `w = d * (0.5 + scale[j]) / 2 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 grid indices of 8 bits (for
 //! 4 weights each), then per sub-block a word of four 7-bit sign patterns under a 4-bit scale.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u32_at};
-use crate::codes::{self, signs_place, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, signs_place, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::grid::{sign, signs, IQ3_XXS};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -36,9 +36,9 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
 }
 
 /// Words of signs, then the scales of all sub-blocks.
-fn place(i: usize) -> Place {
+fn place(i: usize) -> BitSource {
     if i >= 8 * 32 {
-        return Place::Bit(8 * 66 + 32 * ((i - 8 * 32) / 4) + 28 + i % 4);
+        return BitSource::Bit(8 * 66 + 32 * ((i - 8 * 32) / 4) + 28 + i % 4);
     }
     signs_place(8 * 66 + i / 32 * 32, codes::of_bits(i % 32))
 }
@@ -51,7 +51,7 @@ pub const FORMAT: Format = Format {
     stem: "iq3_xxs",
     block_len: 256,
     block_bytes: 2 + 64 + 32,
-    fields: &[Field::new("QS", 2, 64), Field::new("SIGNS", 66, 32), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 64), BlockField::new("SIGNS", 66, 32), BlockField::new("D", 0, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Field("QS"), SoaPart::Codes("SIGNS", 32), SoaPart::Codes("SC", 4), SoaPart::Field("D")],
         place,

@@ -3,7 +3,7 @@
 //! `w = d * LEVELS[q]`: sixteen levels, denser around zero. Bytes: `d` f16, then Q4_0's nibbles.
 use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles};
 use crate::codes::{self, Codes, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{scale, Levels};
 
 /// The levels, also of IQ4_XS.
@@ -36,7 +36,7 @@ pub const FORMAT: Format = Format {
     stem: "iq4_nl",
     block_len: 32,
     block_bytes: 2 + 16,
-    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 16), BlockField::new("D", 0, 2)],
     codes: Some(Codes { soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("D")], place: |i| codes::nibbles(2, 16, i) }),
     decode,
     encode,

@@ -4,7 +4,7 @@
 //! 2 bits of 8 scales, 4 of their low nibbles, then per sub-block 16 bytes of nibbles in Q4_0's order.
 use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles, u16_at};
 use crate::codes::{self, Codes, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::iq4_nl::levels;
 use crate::iq4_nl::LEVELS;
 use crate::search::{two_level, Levels};
@@ -42,7 +42,7 @@ pub const FORMAT: Format = Format {
     stem: "iq4_xs",
     block_len: 256,
     block_bytes: 2 + 2 + 4 + 128,
-    fields: &[Field::new("QS", 8, 128), Field::new("HEAD", 0, 8)],
+    fields: &[BlockField::new("QS", 8, 128), BlockField::new("HEAD", 0, 8)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 128), SoaPart::Field("HEAD")],
         place: |i| codes::nibbles(8, 16, i),

@@ -44,5 +44,5 @@ pub mod tq1_0;
 pub mod tq2_0;
 
 pub use expanded::EXPANDED;
-pub use format::{Field, Format, FormatId, Part};
+pub use format::{BlockField, Format, FormatId, Part};
 pub use formats::{all, find, FORMATS};

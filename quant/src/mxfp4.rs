@@ -3,7 +3,7 @@
 //! `w = 2^(e - 128) * LEVELS[q]`: E2M1 numbers, stored doubled so that they are whole. Bytes: `e`, then Q4_0's nibbles.
 use crate::bits::{first_bad, half_nibble, put_nibbles};
 use crate::codes::{self, Codes, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{error, scale as search, Levels};
 
 /// Twice the E2M1 numbers, also of NVFP4.
@@ -51,7 +51,7 @@ pub const FORMAT: Format = Format {
     stem: "mxfp4",
     block_len: 32,
     block_bytes: 1 + 16,
-    fields: &[Field::new("QS", 1, 16), Field::new("E", 0, 1)],
+    fields: &[BlockField::new("QS", 1, 16), BlockField::new("E", 0, 1)],
     codes: Some(Codes { soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
     decode,
     encode,

@@ -5,7 +5,7 @@
 use crate::bits::half_nibble;
 use crate::bits::put_nibbles;
 use crate::codes::{self, Codes, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::mxfp4::LEVELS;
 use crate::mxfp4::{codes, RISING};
 use crate::search::{error, scale as search, Levels};
@@ -50,7 +50,7 @@ pub const FORMAT: Format = Format {
     stem: "nvfp4",
     block_len: 64,
     block_bytes: 4 + 32,
-    fields: &[Field::new("QS", 4, 32), Field::new("SC", 0, 4)],
+    fields: &[BlockField::new("QS", 4, 32), BlockField::new("SC", 0, 4)],
     codes: Some(Codes { soa: &[SoaPart::Codes("QS", 32), SoaPart::Field("SC")], place: |i| codes::nibbles(4, 8, i) }),
     decode,
     encode,

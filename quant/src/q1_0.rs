@@ -2,8 +2,8 @@
 //!
 //! `w = ±d`, plus where the bit is set. Bytes: `d` f16, then 128 bits.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -28,10 +28,10 @@ pub const FORMAT: Format = Format {
     stem: "q1_0",
     block_len: 128,
     block_bytes: 2 + 16,
-    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 16), BlockField::new("D", 0, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("D")],
-        place: |i| Place::Bit(16 + codes::of_bits(i)),
+        place: |i| BitSource::Bit(16 + codes::of_bits(i)),
     }),
     decode,
     encode,

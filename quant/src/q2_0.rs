@@ -2,8 +2,8 @@
 //!
 //! `w = d * (q - 1)`. Bytes: `d` f16, then 64 bit pairs, four neighbours to a byte.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -31,10 +31,10 @@ pub const FORMAT: Format = Format {
     stem: "q2_0",
     block_len: 64,
     block_bytes: 2 + 16,
-    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 16), BlockField::new("D", 0, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("D")],
-        place: |i| Place::Bit(16 + 2 * codes::of_pairs(i) + i % 2),
+        place: |i| BitSource::Bit(16 + 2 * codes::of_pairs(i) + i % 2),
     }),
     decode,
     encode,

@@ -4,7 +4,7 @@
 //! (high nibble), 64 of bit pairs, `d` f16, `dmin` f16. Each half of 128 weights uses 32 bytes: pair `k` of byte `l` is
 //! weight `32 * k + l`.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -36,7 +36,7 @@ pub const FORMAT: Format = Format {
     stem: "q2_k",
     block_len: 256,
     block_bytes: 16 + 64 + 2 + 2,
-    fields: &[Field::new("QS", 16, 64), Field::new("SC", 0, 16), Field::new("DM", 80, 4)],
+    fields: &[BlockField::new("QS", 16, 64), BlockField::new("SC", 0, 16), BlockField::new("DM", 80, 4)],
     codes: None,
     decode,
     encode,

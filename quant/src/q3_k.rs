@@ -3,8 +3,8 @@
 //! `w = d * (scale[j] - 32) * (q - 4)` for each of 16 sub-blocks `j` of 16. Bytes: 32 of third bits (bit `i / 32` of byte
 //! `i % 32`), 64 of bit pairs in Q2_K's order, 12 of 6-bit scales, `d` f16.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
-use crate::codes::{Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
 /// Scale `j` in 0..16, 6 bits: the low 4 in the nibbles of bytes 0..8, the high 2 in the pairs of bytes 8..12.
@@ -41,17 +41,17 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
 }
 
 /// Bit `n` of the code of weight `i`.
-fn bit(i: usize, n: usize) -> Place {
+fn bit(i: usize, n: usize) -> BitSource {
     match n {
-        2 => Place::Bit(8 * (i % 32) + i / 32),
-        _ => Place::Bit(8 * (32 + i / 128 * 32 + i % 32) + 2 * (i / 32 % 4) + n),
+        2 => BitSource::Bit(8 * (i % 32) + i / 32),
+        _ => BitSource::Bit(8 * (32 + i / 128 * 32 + i % 32) + 2 * (i / 32 % 4) + n),
     }
 }
 
 /// A chunk is 16 weights of each quarter of 128. Its four words have the codes of quarter 0 at bits 0, of 1 at 3, and the low two
 /// bits of those of 3 at bit 6; two more words (from byte 64 on) have half of those of quarter 2 at bit 0, half at 3, and the
 /// last bits of quarter 3.
-fn place(i: usize) -> Place {
+fn place(i: usize) -> BitSource {
     let (b, n) = (i / 8, i % 8);
     if b < 64 {
         let first = b / 32 * 128 + b / 16 % 2 * 16 + b % 16;
@@ -78,7 +78,12 @@ pub const FORMAT: Format = Format {
     stem: "q3_k",
     block_len: 256,
     block_bytes: 32 + 64 + 12 + 2,
-    fields: &[Field::new("QS", 32, 64), Field::new("HM", 0, 32), Field::new("SC", 96, 12), Field::new("D", 108, 2)],
+    fields: &[
+        BlockField::new("QS", 32, 64),
+        BlockField::new("HM", 0, 32),
+        BlockField::new("SC", 96, 12),
+        BlockField::new("D", 108, 2),
+    ],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 64), SoaPart::Codes("HM", 32), SoaPart::Field("SC"), SoaPart::Field("D")],
         place,

@@ -2,7 +2,7 @@
 //!
 //! `w = d * (q - 8)`. Bytes: `d` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_nibbles};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -28,7 +28,7 @@ pub const FORMAT: Format = Format {
     stem: "q4_0",
     block_len: 32,
     block_bytes: 2 + 16,
-    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 16), BlockField::new("D", 0, 2)],
     codes: None,
     decode,
     encode,

@@ -2,7 +2,7 @@
 //!
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
 use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::affine;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -27,7 +27,7 @@ pub const FORMAT: Format = Format {
     stem: "q4_1",
     block_len: 32,
     block_bytes: 2 + 2 + 16,
-    fields: &[Field::new("QS", 4, 16), Field::new("DM", 0, 4)],
+    fields: &[BlockField::new("QS", 4, 16), BlockField::new("DM", 0, 4)],
     codes: None,
     decode,
     encode,

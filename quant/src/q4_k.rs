@@ -3,7 +3,7 @@
 //! `w = d * scale[j] * q - dmin * min[j]` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, `dmin` f16, 12 bytes of
 //! 6-bit scales and minima, then four runs of 32 bytes: low nibbles are sub-block `2i`, high nibbles `2i + 1`.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_scale_mins, scale_min};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -37,7 +37,7 @@ pub const FORMAT: Format = Format {
     stem: "q4_k",
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 128,
-    fields: &[Field::new("QS", 16, 128), Field::new("HEAD", 0, 16)],
+    fields: &[BlockField::new("QS", 16, 128), BlockField::new("HEAD", 0, 16)],
     codes: None,
     decode,
     encode,

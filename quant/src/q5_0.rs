@@ -2,7 +2,7 @@
 //!
 //! `w = d * (q - 16)`. Bytes: `d` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
 use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_fifths, put_half, put_nibbles, u32_at};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -30,7 +30,7 @@ pub const FORMAT: Format = Format {
     stem: "q5_0",
     block_len: 32,
     block_bytes: 2 + 4 + 16,
-    fields: &[Field::new("QS", 6, 16), Field::new("QH", 2, 4), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 6, 16), BlockField::new("QH", 2, 4), BlockField::new("D", 0, 2)],
     codes: None,
     decode,
     encode,

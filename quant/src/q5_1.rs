@@ -2,7 +2,7 @@
 //!
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
 use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_fifths, put_half, put_nibbles, u32_at};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::affine;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -30,7 +30,7 @@ pub const FORMAT: Format = Format {
     stem: "q5_1",
     block_len: 32,
     block_bytes: 2 + 2 + 4 + 16,
-    fields: &[Field::new("QS", 8, 16), Field::new("QH", 4, 4), Field::new("DM", 0, 4)],
+    fields: &[BlockField::new("QS", 8, 16), BlockField::new("QH", 4, 4), BlockField::new("DM", 0, 4)],
     codes: None,
     decode,
     encode,

@@ -3,7 +3,7 @@
 //! Like Q4_K with a fifth bit: `d` f16, `dmin` f16, 12 bytes of 6-bit scales and minima, 32 bytes of high bits (bit `j`
 //! of byte `l` belongs to weight `l` of sub-block `j`), then 128 bytes of low nibbles in Q4_K's order.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_scale_mins, scale_min};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -43,7 +43,7 @@ pub const FORMAT: Format = Format {
     stem: "q5_k",
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 32 + 128,
-    fields: &[Field::new("QS", 48, 128), Field::new("QH", 16, 32), Field::new("HEAD", 0, 16)],
+    fields: &[BlockField::new("QS", 48, 128), BlockField::new("QH", 16, 32), BlockField::new("HEAD", 0, 16)],
     codes: None,
     decode,
     encode,

@@ -4,7 +4,7 @@
 //! half of 128 weights uses 64 low bytes and 32 high bytes: quarter `k` (32 weights) takes nibble `k / 2` of low bytes
 //! `32 * (k % 2)..` and bit pair `k` of the high bytes.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -42,7 +42,12 @@ pub const FORMAT: Format = Format {
     stem: "q6_k",
     block_len: 256,
     block_bytes: 128 + 64 + 16 + 2,
-    fields: &[Field::new("QL", 0, 128), Field::new("QH", 128, 64), Field::new("SC", 192, 16), Field::new("D", 208, 2)],
+    fields: &[
+        BlockField::new("QL", 0, 128),
+        BlockField::new("QH", 128, 64),
+        BlockField::new("SC", 192, 16),
+        BlockField::new("D", 208, 2),
+    ],
     codes: None,
     decode,
     encode,

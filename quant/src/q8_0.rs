@@ -2,7 +2,7 @@
 //!
 //! `w = d * q`. Bytes: `d` f16, then 32 signed bytes.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{inverse, round, to_half};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -31,7 +31,7 @@ pub const FORMAT: Format = Format {
     stem: "q8_0",
     block_len: 32,
     block_bytes: 2 + 32,
-    fields: &[Field::new("QS", 2, 32), Field::new("D", 0, 2)],
+    fields: &[BlockField::new("QS", 2, 32), BlockField::new("D", 0, 2)],
     codes: None,
     decode,
     encode,

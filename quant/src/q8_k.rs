@@ -2,7 +2,7 @@
 //!
 //! `w = d * q`. Bytes: `d` f32, 256 signed bytes, then the sums of each 16 of them as i16, which decoding does not need.
 use crate::bits::first_bad;
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{inverse, round};
 
 fn scale(b: &[u8]) -> f32 {
@@ -40,7 +40,7 @@ pub const FORMAT: Format = Format {
     stem: "q8_k",
     block_len: 256,
     block_bytes: 4 + 256 + 32,
-    fields: &[Field::new("QS", 4, 256), Field::new("BSUMS", 260, 32), Field::new("D", 0, 4)],
+    fields: &[BlockField::new("QS", 4, 256), BlockField::new("BSUMS", 260, 32), BlockField::new("D", 0, 4)],
     codes: None,
     decode,
     encode,

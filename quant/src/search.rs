@@ -19,7 +19,7 @@ pub fn round(x: f32) -> f32 {
 
 /// `x`, or the nearer end. Unlike `clamp` it has no branch and keeps no NaN, so that vectors do it in two steps.
 #[inline]
-pub fn within(x: f32, low: f32, high: f32) -> f32 {
+pub fn clamp_branchless(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > low { x } else { low };
     if x < high {
         x
@@ -68,7 +68,7 @@ pub struct Integers {
 impl Lattice for Integers {
     #[inline]
     fn nearest(&self, x: f32) -> f32 {
-        round(within(x, self.low, self.high))
+        round(clamp_branchless(x, self.low, self.high))
     }
 
     fn ends(&self) -> (f32, f32) {

@@ -8,26 +8,26 @@ use crate::{iq4_nl, mxfp4};
 
 /// What the shaders of some formats keep in shared memory.
 #[derive(Debug)]
-pub struct Table {
+pub struct SharedTable {
     /// The formats.
     pub formats: &'static [FormatId],
     codebook: Option<&'static Grid>,
     levels: Option<&'static [i8; 16]>,
 }
 
-const fn codebook(formats: &'static [FormatId], grid: &'static Grid) -> Table {
-    Table { formats, codebook: Some(grid), levels: None }
+const fn codebook(formats: &'static [FormatId], grid: &'static Grid) -> SharedTable {
+    SharedTable { formats, codebook: Some(grid), levels: None }
 }
 
-const fn levels(formats: &'static [FormatId], levels: &'static [i8; 16]) -> Table {
-    Table { formats, codebook: None, levels: Some(levels) }
+const fn levels(formats: &'static [FormatId], levels: &'static [i8; 16]) -> SharedTable {
+    SharedTable { formats, codebook: None, levels: Some(levels) }
 }
 
 /// Bytes that the copies of a table take where nothing else is said.
 pub const USUAL_BYTES: usize = 8 << 10;
 
 /// Every table.
-pub const TABLES: &[Table] = &[
+pub const TABLES: &[SharedTable] = &[
     codebook(&[FormatId::Iq2Xxs], &grid::IQ2_XXS),
     codebook(&[FormatId::Iq2Xs], &grid::IQ2_XS),
     codebook(&[FormatId::Iq2S], &grid::IQ2_S),
@@ -39,31 +39,31 @@ pub const TABLES: &[Table] = &[
 ];
 
 /// The table of a format.
-pub fn of(format: FormatId) -> Option<&'static Table> {
+pub fn of(format: FormatId) -> Option<&'static SharedTable> {
     TABLES.iter().find(|t| t.formats.contains(&format))
 }
 
 /// All tables, one after the other, and after them where the bits of codes come from, of every format that has any.
-pub fn packed() -> Vec<u32> {
+pub fn pack_all() -> Vec<u32> {
     let codes = all().filter_map(|f| f.codes.as_ref()).flat_map(Codes::words);
-    TABLES.iter().flat_map(Table::words).chain(codes).collect()
+    TABLES.iter().flat_map(SharedTable::words).chain(codes).collect()
 }
 
-/// Word of [`packed`] from which on it says where the bits of a format's codes come from.
+/// Word of [`pack_all`] from which on it says where the bits of a format's codes come from.
 pub fn codes_at(format: FormatId) -> usize {
-    let tables: usize = TABLES.iter().map(Table::len_words).sum();
+    let tables: usize = TABLES.iter().map(SharedTable::len_words).sum();
     let before = all().take_while(|f| f.id != format).filter_map(|f| f.codes.as_ref());
     tables + before.map(|c| 8 * c.len_bytes()).sum::<usize>()
 }
 
-/// Word of [`packed`] from which on the codebook stands that blocks of a format in files are made with, if they are.
+/// Word of [`pack_all`] from which on the codebook stands that blocks of a format in files are made with, if they are.
 pub fn codebook_at(format: &Format) -> usize {
-    find(format.ggml_id).and_then(|f| of(f.id)).map_or(0, Table::at)
+    find(format.ggml_id).and_then(|f| of(f.id)).map_or(0, SharedTable::at)
 }
 
-impl Table {
+impl SharedTable {
     /// Sixteen levels that nibbles choose from, as signed bytes, if that is all there is.
-    pub fn packed_levels(&self) -> Option<[u32; 4]> {
+    pub fn pack_levels(&self) -> Option<[u32; 4]> {
         let levels = self.levels?;
         let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|j| levels[4 * i + j] as u8));
         Some([0, 1, 2, 3].map(word))
@@ -76,7 +76,7 @@ impl Table {
 
     /// Words of all tables before this one.
     pub fn at(&self) -> usize {
-        TABLES.iter().take_while(|t| t.formats != self.formats).map(Table::len_words).sum()
+        TABLES.iter().take_while(|t| t.formats != self.formats).map(SharedTable::len_words).sum()
     }
 
     /// Words of an entry.

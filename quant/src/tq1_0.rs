@@ -4,8 +4,8 @@
 //! to the front. Bytes: 48 of five digits (first 32 bytes: digit `n` of byte `m` is weight `32 * n + m`; next 16 likewise
 //! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, SoaPart};
-use crate::format::{Field, Format, FormatId};
+use crate::codes::{self, BitSource, Codes, SoaPart};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{self, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -40,10 +40,10 @@ pub const FORMAT: Format = Format {
     stem: "tq1_0",
     block_len: 256,
     block_bytes: 48 + 4 + 2,
-    fields: &[Field::new("QS", 0, 48), Field::new("QH", 48, 4), Field::new("D", 52, 2)],
+    fields: &[BlockField::new("QS", 0, 48), BlockField::new("QH", 48, 4), BlockField::new("D", 52, 2)],
     codes: Some(Codes {
         soa: &[SoaPart::Codes("QS", 64), SoaPart::Field("D")],
-        place: |i| Place::Digit(codes::of_pairs(i), i % 2),
+        place: |i| BitSource::Digit(codes::of_pairs(i), i % 2),
     }),
     decode,
     encode,

@@ -2,7 +2,7 @@
 //!
 //! `w = d * (q - 1)`. Bytes: 64 of bit pairs in Q2_K's order, `d` f16.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
-use crate::format::{Field, Format, FormatId};
+use crate::format::{BlockField, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -28,7 +28,7 @@ pub const FORMAT: Format = Format {
     stem: "tq2_0",
     block_len: 256,
     block_bytes: 64 + 2,
-    fields: &[Field::new("QS", 0, 64), Field::new("D", 64, 2)],
+    fields: &[BlockField::new("QS", 0, 64), BlockField::new("D", 64, 2)],
     codes: None,
     decode,
     encode,

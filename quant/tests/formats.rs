@@ -78,7 +78,7 @@ fn bell(state: &mut u64) -> f32 {
     (0..3).map(|_| (random(state) >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum()
 }
 
-fn coded(f: &pumex_quant::Format, x: &[f32]) -> (Vec<u8>, Vec<f32>) {
+fn encode_and_decode(f: &pumex_quant::Format, x: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let mut bytes = vec![0; f.row_bytes(x.len()).unwrap()];
     f.encode_row(x, &vec![1.0; x.len()], &mut bytes);
     let mut back = vec![0.0; x.len()];
@@ -91,8 +91,8 @@ fn what_a_format_can_say_it_says_again() {
     let mut state = 3;
     for f in FORMATS {
         let x: Vec<f32> = (0..1024).map(|_| bell(&mut state)).collect();
-        let (bytes, once) = coded(f, &x);
-        let (again, twice) = coded(f, &once);
+        let (bytes, once) = encode_and_decode(f, &x);
+        let (again, twice) = encode_and_decode(f, &once);
         let exact = ["F32", "F16", "BF16", "Q1_0", "Q8_0", "Q8_K", "TQ1_0", "TQ2_0", "MXFP4"];
         if exact.contains(&f.name) {
             assert_eq!(bytes, again, "{}", f.name);
@@ -125,7 +125,7 @@ fn blocks_of_every_kind_encode_to_finite_weights() {
             if *kind == "largest" && ["F16", "BF16", "F32"].contains(&f.name) {
                 continue; // F16 has no such number, and says so by infinity
             }
-            let (bytes, back) = coded(f, &x);
+            let (bytes, back) = encode_and_decode(f, &x);
             if *kind == "beyond f16" && f.name == "F16" {
                 continue;
             }

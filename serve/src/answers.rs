@@ -1,6 +1,6 @@
 //! Answers as they are put together from events.
 
-use crate::engine::{Event, Finish, FinishReason, Phase, Piece};
+use crate::engine::{Event, Finish, FinishReason, GeneratedToken, Phase};
 use serde_json::Value;
 
 /// All answers to one prompt.
@@ -10,23 +10,23 @@ pub(crate) struct Answers {
     pub settings: Value,
     pub prompt: String,
     /// Tokens of the prompt, where something is told of them.
-    pub prompt_tokens: Vec<Piece>,
-    pub list: Vec<Answer>,
+    pub prompt_tokens: Vec<GeneratedToken>,
+    pub list: Vec<AnswerParts>,
 }
 
 /// One of them.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerParts {
     /// What it consists of, in order; parts of one kind in a row are one.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<AnswerBlock>,
     /// The tokens, and what they are part of.
-    pub tokens: Vec<(Phase, Piece)>,
+    pub tokens: Vec<(Phase, GeneratedToken)>,
     pub finish: Option<Finish>,
 }
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Block {
+pub(crate) enum AnswerBlock {
     Text(String),
     Reasoning(String),
     Call { id: String, name: String, arguments: String },
@@ -34,7 +34,7 @@ pub(crate) enum Block {
 
 /// What an event did to an answer's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BlockChange {
     /// Nothing.
     None,
     /// Began a block.
@@ -45,7 +45,7 @@ pub(crate) enum Change {
 
 impl Answers {
     pub fn new(answers: usize) -> Answers {
-        Answers { list: std::iter::repeat_with(Answer::default).take(answers).collect(), ..Answers::default() }
+        Answers { list: std::iter::repeat_with(AnswerParts::default).take(answers).collect(), ..Answers::default() }
     }
 
     /// Takes an event in.
@@ -73,58 +73,59 @@ impl Answers {
     }
 }
 
-impl Answer {
+impl AnswerParts {
     /// Takes one of its events in, and says what that changed.
-    pub fn take(&mut self, event: Event) -> Change {
+    pub fn take(&mut self, event: Event) -> BlockChange {
         match event {
             Event::Piece { phase, text, tokens, .. } => {
                 self.tokens.extend(tokens.into_iter().map(|t| (phase, t)));
                 match (phase, self.blocks.last_mut()) {
-                    _ if text.is_empty() => Change::None,
-                    (Phase::Content, Some(Block::Text(last))) | (Phase::Reasoning, Some(Block::Reasoning(last))) => {
+                    _ if text.is_empty() => BlockChange::None,
+                    (Phase::Content, Some(AnswerBlock::Text(last)))
+                    | (Phase::Reasoning, Some(AnswerBlock::Reasoning(last))) => {
                         last.push_str(&text);
-                        Change::Grew
+                        BlockChange::Grew
                     }
-                    (Phase::Content, _) => self.open(Block::Text(text)),
-                    (Phase::Reasoning, _) => self.open(Block::Reasoning(text)),
-                    (Phase::Call, _) => Change::None,
+                    (Phase::Content, _) => self.open(AnswerBlock::Text(text)),
+                    (Phase::Reasoning, _) => self.open(AnswerBlock::Reasoning(text)),
+                    (Phase::Call, _) => BlockChange::None,
                 }
             }
-            Event::CallStart { name, id, .. } => self.open(Block::Call { id, name, arguments: String::new() }),
+            Event::CallStart { name, id, .. } => self.open(AnswerBlock::Call { id, name, arguments: String::new() }),
             Event::CallArguments { delta, .. } => match self.blocks.last_mut() {
-                Some(Block::Call { arguments, .. }) => {
+                Some(AnswerBlock::Call { arguments, .. }) => {
                     arguments.push_str(&delta);
-                    Change::Grew
+                    BlockChange::Grew
                 }
-                _ => Change::None,
+                _ => BlockChange::None,
             },
             Event::Finished { finish, .. } => {
                 self.finish = Some(finish);
-                Change::None
+                BlockChange::None
             }
-            _ => Change::None,
+            _ => BlockChange::None,
         }
     }
 
-    fn open(&mut self, block: Block) -> Change {
+    fn open(&mut self, block: AnswerBlock) -> BlockChange {
         self.blocks.push(block);
-        Change::Opened
+        BlockChange::Opened
     }
 
     /// All text that is no reasoning.
     pub fn text(&self) -> String {
-        let text = |b: &Block| if let Block::Text(t) = b { Some(t.clone()) } else { None };
+        let text = |b: &AnswerBlock| if let AnswerBlock::Text(t) = b { Some(t.clone()) } else { None };
         self.blocks.iter().filter_map(text).collect()
     }
 
     /// All reasoning.
     pub fn reasoning(&self) -> String {
-        let text = |b: &Block| if let Block::Reasoning(t) = b { Some(t.clone()) } else { None };
+        let text = |b: &AnswerBlock| if let AnswerBlock::Reasoning(t) = b { Some(t.clone()) } else { None };
         self.blocks.iter().filter_map(text).collect()
     }
 
     /// Tokens of the text itself.
-    pub fn text_tokens(&self) -> impl Iterator<Item = &Piece> {
+    pub fn text_tokens(&self) -> impl Iterator<Item = &GeneratedToken> {
         self.tokens.iter().filter(|(phase, _)| *phase == Phase::Content).map(|(_, piece)| piece)
     }
 

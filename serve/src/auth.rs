@@ -12,7 +12,7 @@ const ADDRESSES: usize = 4096;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The keys of which a request must bring one.
-pub(crate) struct Keys {
+pub(crate) struct ApiKeys {
     /// SHA-256 of each by number: all of one length, so that comparing tells nothing of a key's. None where one is good no more: what
     /// was kept for it is nobody else's.
     digests: RwLock<Vec<Option<[u8; 32]>>>,
@@ -33,10 +33,10 @@ pub(crate) enum Verdict {
     Barred,
 }
 
-impl Keys {
-    pub fn new(keys: &[String], most: usize) -> Keys {
+impl ApiKeys {
+    pub fn new(keys: &[String], most: usize) -> ApiKeys {
         let digests = RwLock::new(keys.iter().map(|k| Some(digest(k))).collect());
-        Keys { digests, most, failures: Mutex::default() }
+        ApiKeys { digests, most, failures: Mutex::default() }
     }
 
     fn digests(&self) -> RwLockReadGuard<'_, Vec<Option<[u8; 32]>>> {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn each_key_is_good_and_wrong_ones_are_few_a_minute() {
-        let keys = Keys::new(&["one".into(), "two".into()], 3);
+        let keys = ApiKeys::new(&["one".into(), "two".into()], 3);
         let (here, there) = (Some(IpAddr::from([127, 0, 0, 1])), Some(IpAddr::from([127, 0, 0, 2])));
         assert_eq!(keys.judge(Some(b"one"), here), Verdict::Key(0));
         assert_eq!(keys.judge(Some(b"two"), here), Verdict::Key(1));
@@ -123,12 +123,12 @@ mod tests {
         assert_eq!(keys.judge(Some(b"onee"), here), Verdict::Barred);
         assert_eq!(keys.judge(Some(b"one"), here), Verdict::Key(0), "a right key, among wrong ones");
         assert_eq!(keys.judge(Some(b"onee"), there), Verdict::Wrong);
-        assert_eq!(Keys::new(&[], 3).judge(Some(b"x"), here), Verdict::Open);
+        assert_eq!(ApiKeys::new(&[], 3).judge(Some(b"x"), here), Verdict::Open);
     }
 
     #[test]
     fn keys_that_stay_keep_their_numbers_and_those_that_go_leave_none_to_others() {
-        let keys = Keys::new(&["one".into(), "two".into()], 3);
+        let keys = ApiKeys::new(&["one".into(), "two".into()], 3);
         let folder = keys.folder(1);
         keys.replace(&["three".into(), "two".into()]);
         let number = |key: &str| match keys.judge(Some(key.as_bytes()), None) {

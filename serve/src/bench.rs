@@ -7,10 +7,10 @@ mod statistics;
 mod table;
 
 pub use prompts::Prompts;
-pub use statistics::{Report, Sample, Spread};
+pub use statistics::{LoadReport, RequestTimes, Spread};
 
-use client::Target;
-use prompts::Random;
+use client::LoadTarget;
+use prompts::PromptRng;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, Semaphore};
@@ -73,9 +73,9 @@ pub struct Goals {
 ///
 /// # Errors
 /// A URL that is none; no request that got an answer.
-pub fn run(load: &Load, mut progress: impl FnMut(usize)) -> Result<Report, Error> {
-    let target = Arc::new(Target::new(load)?);
-    let mut random = Random(load.seed);
+pub fn run(load: &Load, mut progress: impl FnMut(usize)) -> Result<LoadReport, Error> {
+    let target = Arc::new(LoadTarget::new(load)?);
+    let mut random = PromptRng(load.seed);
     let prompts = load.prompts.make(load.requests, &mut random)?;
     let (users, waits) = match load.arrivals {
         Arrivals::Users(0) => return Err(Error("expected at least one user, found none".into())),
@@ -113,5 +113,5 @@ pub fn run(load: &Load, mut progress: impl FnMut(usize)) -> Result<Report, Error
         let _ = feed.await;
         (samples, begun.elapsed())
     });
-    Report::new(load, samples, wall)
+    LoadReport::new(load, samples, wall)
 }

@@ -1,6 +1,6 @@
 //! Whose pages and names may ask: `Origin` and `Host`.
 
-use crate::http::{Cors, Settings};
+use crate::http::{Cors, HttpSettings};
 use axum::http::{header, HeaderMap, HeaderValue};
 use std::sync::OnceLock;
 
@@ -30,7 +30,7 @@ pub(crate) fn allow(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-/// The same before the request itself.
+/// Tells a browser, before the request itself, which methods the page may use.
 pub(crate) fn allow_methods(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
@@ -38,7 +38,7 @@ pub(crate) fn allow_methods(headers: &mut HeaderMap) {
 
 /// Whether a request may call the server so. A name that is not ours may be another site's that leads here (DNS rebinding);
 /// addresses cannot be, and with keys the other site has none.
-pub(crate) fn host_is_known(settings: &Settings, host: &str) -> bool {
+pub(crate) fn host_is_known(settings: &HttpSettings, host: &str) -> bool {
     let name = without_port(host).trim_end_matches('.').to_ascii_lowercase();
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<std::net::IpAddr>().is_ok()
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn names_of_others_are_not_ours() {
-        let settings = Settings { allowed_hosts: vec!["a.example".into()], ..Settings::default() };
+        let settings = HttpSettings { allowed_hosts: vec!["a.example".into()], ..HttpSettings::default() };
         let good = [
             "localhost",
             "localhost:8080",
@@ -102,7 +102,7 @@ mod tests {
         good.iter().for_each(|h| assert!(host_is_known(&settings, h), "{h}"));
         let bad = ["localhost.evil.com", "evil.com:8080", "", "a.example.evil", "127.0.0.1.nip.io", "local.com", "a b"];
         bad.iter().for_each(|h| assert!(!host_is_known(&settings, h), "{h}"));
-        let keyed = Settings { keys: vec!["k".into()], ..Settings::default() };
+        let keyed = HttpSettings { keys: vec!["k".into()], ..HttpSettings::default() };
         assert!(host_is_known(&keyed, "gpu.lan"));
     }
 

@@ -9,14 +9,16 @@ mod media;
 mod report;
 mod request;
 
-pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob};
-pub use library::{Fetched, Library};
+pub use event::{Event, Finish, FinishReason, GeneratedToken, Phase, Timings, TokenLogprob};
+pub use library::{FetchedModel, Library};
 pub use media::{Medium, MediumKind, MEDIA_MARK};
-pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
+pub use report::{
+    Adapter, EmbeddingResult, Health, Metrics, ModelChange, ModelProperties, ModelState, Offer, Router, SlotStatus,
+};
 pub(crate) use request::WeakSwitch;
 pub use request::{
-    Chat, Constraint, Embed, Generate, Holder, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling,
-    Switch, ToolChoice,
+    Chat, Constraint, Embed, Generate, Holder, Pooling, Priority, Prompt, PromptPart, Reasoning, RequestSwitch, Rerank,
+    Sampling, ToolChoice,
 };
 
 use std::sync::Arc;
@@ -24,13 +26,13 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// What the events of a request come on. A request whose channel is full waits until there is room; one whose receiver is gone is
 /// cancelled within one step.
-pub type Events = mpsc::Sender<Event>;
+pub type EventSender = mpsc::Sender<Event>;
 
 /// Where vectors of each text go. Nothing is computed for a receiver that is gone.
-pub type Vectors = oneshot::Sender<Result<Vec<Embedded>, Refusal>>;
+pub type VectorSender = oneshot::Sender<Result<Vec<EmbeddingResult>, Refusal>>;
 
 /// Where a score of each text goes, and how many tokens they were together.
-pub type Scores = oneshot::Sender<Result<(Vec<f32>, usize), Refusal>>;
+pub type ScoreSender = oneshot::Sender<Result<(Vec<f32>, usize), Refusal>>;
 
 /// Why something was refused or failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -79,11 +81,11 @@ pub trait Engine: Send + Sync + 'static {
     /// No such model; a file that cannot be loaded; too little memory.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, Refusal>;
 
-    /// The same if nothing has to be waited for. Never blocks.
+    /// The model of that name or alias if it is loaded already. Never blocks.
     fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
     /// The model if it is loaded, to look at it: this is no use that keeps it from sleep. Never blocks.
-    fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
+    fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
     /// What a model that is not loaded counted when it was. Never blocks.
     fn past(&self, name: Option<&str>) -> Metrics;
@@ -98,7 +100,7 @@ pub trait Engine: Send + Sync + 'static {
     fn router(&self) -> Option<Router>;
 
     /// What happens to models from now on.
-    fn changes(&self) -> broadcast::Receiver<Change>;
+    fn changes(&self) -> broadcast::Receiver<ModelChange>;
 
     /// Looks for models that came, changed or went. Those that are loaded stay as they are, unless `running`: then they are unloaded
     /// once their requests are over, and it blocks until then.
@@ -119,7 +121,7 @@ pub trait Engine: Send + Sync + 'static {
 /// A model that is loaded, for as long as it is held: one is unloaded once nobody holds it and its requests are over.
 pub trait Model: Send + Sync + 'static {
     /// What it is and how it was loaded. Never blocks.
-    fn properties(&self) -> &Properties;
+    fn properties(&self) -> &ModelProperties;
 
     /// Queues a request, or refuses it at once: what is wrong with it is found here, before the first event. Tokenizing, templates and
     /// grammars are worked on here: blocks for as long as these take. Each of its `n` answers ends in [`Event::Finished`] or, all
@@ -127,7 +129,7 @@ pub trait Model: Send + Sync + 'static {
     ///
     /// # Errors
     /// Whatever is wrong with the request; a full queue.
-    fn generate(&self, request: Generate, events: Events) -> Result<Vec<String>, Refusal>;
+    fn generate(&self, request: Generate, events: EventSender) -> Result<Vec<String>, Refusal>;
 
     /// The text that the chat template makes of a request, and how many tokens it is.
     ///
@@ -157,16 +159,16 @@ pub trait Model: Send + Sync + 'static {
     ///
     /// # Errors
     /// A model that gives none, a text that is too long, a full queue.
-    fn embed(&self, request: &Embed, reply: Vectors) -> Result<(), Refusal>;
+    fn embed(&self, request: &Embed, reply: VectorSender) -> Result<(), Refusal>;
 
-    /// Likewise for a score of each text for the query.
+    /// Queues texts for a score of each for the query, or refuses them at once.
     ///
     /// # Errors
     /// As [`Model::embed`]; a model that has no classifier.
-    fn rerank(&self, request: &Rerank, reply: Scores) -> Result<(), Refusal>;
+    fn rerank(&self, request: &Rerank, reply: ScoreSender) -> Result<(), Refusal>;
 
     /// What each slot does; of those that others use, no more than whether they are at work. Never blocks.
-    fn slots(&self, whose: &Holder) -> Vec<Slot>;
+    fn slots(&self, whose: &Holder) -> Vec<SlotStatus>;
 
     /// Writes what an idle slot holds to a file of that name in the folder for it; gives tokens and bytes. Blocks.
     ///

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{json, Value};
 
 /// Result of all that handles a request.
-pub(crate) type Result<T> = std::result::Result<T, Fault>;
+pub(crate) type Result<T> = std::result::Result<T, RequestFault>;
 
 /// Why a request gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +36,10 @@ pub(crate) enum Cause {
 }
 
 /// Status, type in OpenAI's and llama.cpp's errors, type in Anthropic's.
-type Row = (Cause, u16, &'static str, &'static str);
+type ErrorRow = (Cause, u16, &'static str, &'static str);
 
-/// Anthropic has statuses of its own for two causes; see [`Shape::status`].
-const TABLE: &[Row] = &[
+/// Anthropic has statuses of its own for two causes; see [`ErrorShape::status`].
+const TABLE: &[ErrorRow] = &[
     (Cause::Refused(RefusalKind::Invalid), 400, "invalid_request_error", "invalid_request_error"),
     (Cause::Refused(RefusalKind::ContextExceeded), 400, "exceed_context_size_error", "invalid_request_error"),
     (Cause::Refused(RefusalKind::NotFound), 404, "not_found_error", "not_found_error"),
@@ -59,35 +59,35 @@ const TABLE: &[Row] = &[
     (Cause::Panic, 500, "server_error", "api_error"),
 ];
 
-fn row(cause: Cause) -> &'static Row {
+fn row(cause: Cause) -> &'static ErrorRow {
     // A test holds that every cause has a row; the last one is an error of the server's.
     TABLE.iter().find(|r| r.0 == cause).unwrap_or(&TABLE[TABLE.len() - 1])
 }
 
-/// A request that gets no answer: a refusal with its cause. As a response it is empty until [`Shape::response`] renders it.
+/// A request that gets no answer: a refusal with its cause. As a response it is empty until [`ErrorShape::response`] renders it.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct RequestFault {
     pub cause: Cause,
     pub refusal: Refusal,
     /// Anthropic's word for the very case, by which its clients go on in another way.
     pub code: Option<&'static str>,
 }
 
-impl Fault {
+impl RequestFault {
     /// A fault of HTTP's, not of the request's content.
-    pub fn new(cause: Cause, message: impl Into<String>) -> Fault {
+    pub fn new(cause: Cause, message: impl Into<String>) -> RequestFault {
         let kind = RefusalKind::Invalid;
-        Fault { cause, refusal: refusal(kind, message), code: None }
+        RequestFault { cause, refusal: refusal(kind, message), code: None }
     }
 }
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Fault {
-        Fault { cause: Cause::Refused(refusal.kind), refusal, code: None }
+impl From<Refusal> for RequestFault {
+    fn from(refusal: Refusal) -> RequestFault {
+        RequestFault { cause: Cause::Refused(refusal.kind), refusal, code: None }
     }
 }
 
-impl IntoResponse for Fault {
+impl IntoResponse for RequestFault {
     fn into_response(self) -> Response {
         let mut response = Response::new(axum::body::Body::empty());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -102,13 +102,13 @@ pub(crate) fn refusal(kind: RefusalKind, message: impl Into<String>) -> Refusal 
 }
 
 /// A request that is wrong in a field.
-pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Fault {
+pub(crate) fn invalid(field: &str, message: impl Into<String>) -> RequestFault {
     let field = Some(field.to_string()).filter(|f| !f.is_empty());
     Refusal { field, ..refusal(RefusalKind::Invalid, message) }.into()
 }
 
 /// What this engine cannot do.
-pub(crate) fn unsupported(message: impl Into<String>) -> Fault {
+pub(crate) fn unsupported(message: impl Into<String>) -> RequestFault {
     refusal(RefusalKind::Unsupported, message).into()
 }
 
@@ -117,39 +117,39 @@ const VERSION: &str = "anthropic-version";
 
 /// Whose errors an endpoint speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ErrorShape {
     /// OpenAI's, with llama.cpp's numbers for codes.
     OpenAi,
     Anthropic,
     Ollama,
 }
 
-impl Shape {
+impl ErrorShape {
     /// That of a path; models are listed for clients of both APIs, which Anthropic's tell by a header.
-    pub fn of(path: &str, headers: &HeaderMap) -> Shape {
+    pub fn of(path: &str, headers: &HeaderMap) -> ErrorShape {
         match path {
-            p if p.starts_with("/v1/models") && headers.contains_key(VERSION) => Shape::Anthropic,
-            p if p.starts_with("/v1/messages") => Shape::Anthropic,
-            p if p.starts_with("/api/") => Shape::Ollama,
-            _ => Shape::OpenAi,
+            p if p.starts_with("/v1/models") && headers.contains_key(VERSION) => ErrorShape::Anthropic,
+            p if p.starts_with("/v1/messages") => ErrorShape::Anthropic,
+            p if p.starts_with("/api/") => ErrorShape::Ollama,
+            _ => ErrorShape::OpenAi,
         }
     }
 
     /// HTTP's status of a fault.
-    pub fn status(self, fault: &Fault) -> u16 {
+    pub fn status(self, fault: &RequestFault) -> u16 {
         match (self, fault.cause) {
-            (Shape::Anthropic, Cause::Refused(RefusalKind::Unavailable)) => 529,
-            (Shape::Anthropic, Cause::Refused(RefusalKind::Unsupported)) => 400,
+            (ErrorShape::Anthropic, Cause::Refused(RefusalKind::Unavailable)) => 529,
+            (ErrorShape::Anthropic, Cause::Refused(RefusalKind::Unsupported)) => 400,
             _ => row(fault.cause).1,
         }
     }
 
     /// The body of a fault; what a stream that breaks off says last.
-    pub fn body(self, fault: &Fault) -> Value {
+    pub fn body(self, fault: &RequestFault) -> Value {
         let (_, _, kind, anthropic) = row(fault.cause);
         let message = &fault.refusal.message;
         match self {
-            Shape::Anthropic => {
+            ErrorShape::Anthropic => {
                 let message = match fault.refusal.tokens {
                     // Its clients know a full context by these words alone.
                     Some((prompt, context)) => format!("prompt is too long: {prompt} tokens > {context} maximum"),
@@ -161,9 +161,9 @@ impl Shape {
                 }
                 json!({"type": "error", "error": error})
             }
-            Shape::Ollama => json!({"error": message}),
-            Shape::OpenAi => {
-                let param = fault.refusal.field.as_deref().map(dotted);
+            ErrorShape::Ollama => json!({"error": message}),
+            ErrorShape::OpenAi => {
+                let param = fault.refusal.field.as_deref().map(pointer_without_slash);
                 let code = self.status(fault);
                 let mut error = json!({"code": code, "message": message, "type": kind, "param": param});
                 if let Some((prompt, context)) = fault.refusal.tokens {
@@ -178,17 +178,17 @@ impl Shape {
     /// The header that names a request in its answer; none where the API has no such name.
     pub fn id_header(self) -> Option<&'static str> {
         match self {
-            Shape::OpenAi => Some("x-request-id"),
-            Shape::Anthropic => Some("request-id"),
-            Shape::Ollama => None,
+            ErrorShape::OpenAi => Some("x-request-id"),
+            ErrorShape::Anthropic => Some("request-id"),
+            ErrorShape::Ollama => None,
         }
     }
 
     /// The whole answer to a fault of the request of that name. Connections of those whose request was not read to its end are closed.
-    pub fn response(self, fault: &Fault, id: &str) -> Response {
+    pub fn response(self, fault: &RequestFault, id: &str) -> Response {
         let status = StatusCode::from_u16(self.status(fault)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut body = self.body(fault);
-        if self == Shape::Anthropic {
+        if self == ErrorShape::Anthropic {
             body["request_id"] = id.into();
         }
         let mut response = crate::http::json(status, &body);
@@ -215,7 +215,7 @@ impl Shape {
 }
 
 /// A JSON pointer without its first slash, as OpenAI writes it: `messages/0/role` is `messages[0].role`.
-fn dotted(pointer: &str) -> String {
+fn pointer_without_slash(pointer: &str) -> String {
     let mut text = String::new();
     for part in pointer.split('/') {
         match part.parse::<usize>() {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn fields_are_named_as_openai_names_them() {
-        assert_eq!(dotted("messages/0/content/2/type"), "messages[0].content[2].type");
-        assert_eq!(dotted("stop"), "stop");
+        assert_eq!(pointer_without_slash("messages/0/content/2/type"), "messages[0].content[2].type");
+        assert_eq!(pointer_without_slash("stop"), "stop");
     }
 }

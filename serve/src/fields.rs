@@ -18,7 +18,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of a body.
+    /// The fields of a body.
     ///
     /// # Errors
     /// It is no object.
@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A refusal that names a field.
-    pub fn refuse(&self, name: &str, message: impl std::fmt::Display) -> crate::errors::Fault {
+    pub fn refuse(&self, name: &str, message: impl std::fmt::Display) -> crate::errors::RequestFault {
         let at = self.pointer(name);
         invalid(&at, format!("/{at}: {message}"))
     }
@@ -57,11 +57,11 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|v| !v.is_null())
     }
 
-    /// The same, which must be there.
+    /// A field of any type but null, which must be there.
     ///
     /// # Errors
     /// It is not.
-    pub fn required(&self, name: &str) -> Result<&'a Value> {
+    pub fn require(&self, name: &str) -> Result<&'a Value> {
         self.value(name).ok_or_else(|| self.refuse(name, "this field is required"))
     }
 
@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// As [`Fields::integer`], of numbers that are not negative.
+    /// A whole number that is not negative, in `range`: see [`Fields::integer`].
     ///
     /// # Errors
     /// Its.
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not, or is of another type.
-    pub fn required_text(&self, name: &str) -> Result<&'a str> {
+    pub fn require_text(&self, name: &str) -> Result<&'a str> {
         self.text(name)?.ok_or_else(|| self.refuse(name, "this field is required"))
     }
 
@@ -198,12 +198,12 @@ impl<'a> Fields<'a> {
     }
 
     /// A refusal of a field's type or range.
-    pub fn wrong(&self, name: &str, expected: &str, found: &Value) -> crate::errors::Fault {
+    pub fn wrong(&self, name: &str, expected: &str, found: &Value) -> crate::errors::RequestFault {
         wrong(&self.pointer(name), expected, found)
     }
 }
 
-fn wrong(at: &str, expected: &str, found: &Value) -> crate::errors::Fault {
+fn wrong(at: &str, expected: &str, found: &Value) -> crate::errors::RequestFault {
     let found = match found {
         Value::Null => "null".to_string(),
         Value::Bool(b) => b.to_string(),
@@ -224,7 +224,7 @@ mod tests {
     fn wrong_types_are_refused_by_name_and_null_is_absent() {
         let body = json!({"b": 1, "i": 1.5, "n": "x", "t": [], "l": {}, "o": [{"s": 2}], "z": null, "whole": 3.0, "big": 1e300});
         let fields = Fields::of(&body).unwrap();
-        let field = |r: crate::errors::Fault| r.refusal.field.unwrap();
+        let field = |r: crate::errors::RequestFault| r.refusal.field.unwrap();
         assert_eq!(field(fields.boolean("b").unwrap_err()), "b");
         assert_eq!(field(fields.integer("i", 0..=9).unwrap_err()), "i");
         assert_eq!(field(fields.number("n").unwrap_err()), "n");
@@ -236,6 +236,6 @@ mod tests {
         assert_eq!(fault.refusal.message, "/o/0/s: expected a string, found 2");
         assert_eq!(fields.integer("whole", 0..=9).unwrap(), Some(3));
         assert!(fields.integer("whole", 0..=2).is_err());
-        assert!(fields.value("z").is_none() && fields.text("z").unwrap().is_none() && fields.required("z").is_err());
+        assert!(fields.value("z").is_none() && fields.text("z").unwrap().is_none() && fields.require("z").is_err());
     }
 }

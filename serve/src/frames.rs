@@ -51,7 +51,7 @@ impl Frames {
     }
 
     /// OpenAI's mark of a stream's end.
-    pub fn done(&mut self) {
+    pub fn write_done(&mut self) {
         self.line("data: ", "[DONE]");
         self.text.put_u8(b'\n');
     }

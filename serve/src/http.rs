@@ -2,38 +2,38 @@
 
 mod app;
 mod body;
+mod body_memory;
 mod connection;
-mod desks;
+mod connection_slots;
 mod endpoints;
 mod form;
 mod guard;
+mod io_timeout;
 mod listen;
 mod local;
 mod log;
 #[cfg(test)]
 mod owners;
 mod pages;
-mod places;
 mod proxies;
-mod room;
 mod router;
 mod settings;
 mod stop;
-mod timed;
 mod tls;
+mod worker_pool;
 
 pub use endpoints::Endpoints;
 pub use listen::Address;
-pub use local::{Answer as LocalAnswer, Local};
+pub use local::{InProcessAnswer as LocalAnswer, Local};
 pub use proxies::Network;
-pub use settings::{Cors, Limits, Settings, Tls};
+pub use settings::{ConnectionLimits, Cors, HttpSettings, Tls};
 pub use stop::Stopper;
 
 pub(crate) use app::{blocking, warn, App};
 pub(crate) use body::{json, query, read, read_form, truth};
-pub(crate) use form::Part;
+pub(crate) use body_memory::{BodyMemory, BodyShare};
+pub(crate) use form::FormPart;
 pub(crate) use guard::Caller;
-pub(crate) use room::{Held, Room};
 
 use crate::engine::Engine;
 use std::sync::Arc;
@@ -65,13 +65,12 @@ impl Error {
 }
 
 /// Serves an engine until SIGTERM or SIGINT, and blocks. Calls `listening` once with the addresses, when connections are accepted and
-/// signals are heeded.
-/// The first signal drains: new requests are refused, those that run go on for [`Limits::drain`]; the second ends at once. An engine
-/// that gave up ends it too, so that whoever watches the process starts another.
+/// signals are heeded. The first signal drains: new requests are refused, those that run go on for [`ConnectionLimits::drain`]; the
+/// second ends at once. An engine that gave up ends it too, so that whoever watches the process starts another.
 ///
 /// # Errors
 /// Settings that are not safe, an address that is taken, keys or certificates that cannot be read; an engine that gave up.
-pub fn serve(engine: Arc<dyn Engine>, settings: Settings, listening: impl FnOnce(&[Address])) -> Result<(), Error> {
+pub fn serve(engine: Arc<dyn Engine>, settings: HttpSettings, listening: impl FnOnce(&[Address])) -> Result<(), Error> {
     Server::bind(engine, settings)?.work(true, listening)
 }
 
@@ -89,7 +88,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`serve`]'s.
-    pub fn bind(engine: Arc<dyn Engine>, settings: Settings) -> Result<Server, Error> {
+    pub fn bind(engine: Arc<dyn Engine>, settings: HttpSettings) -> Result<Server, Error> {
         settings.check()?;
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let sockets = listen::bind(&settings)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Upper bounds of the buckets in seconds, those of OpenTelemetry's conventions for first tokens and answers.
 const LONG: &[f64] = &[0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/// Of tokens.
+/// Bounds of the histograms of tokens' times, seconds.
 const SHORT: &[f64] = &[0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5];
 
 /// Counts of times by bucket.
@@ -39,7 +39,7 @@ pub(crate) struct Times {
     pub queued: Histogram,
 }
 
-/// The same, for all requests.
+/// All that is measured, for all requests.
 pub(crate) struct Latencies(Mutex<Times>);
 
 impl Default for Latencies {
@@ -85,7 +85,7 @@ impl Clock {
         }
     }
 
-    pub fn finished(&self, latencies: &Latencies) {
+    pub fn record_latency(&self, latencies: &Latencies) {
         latencies.change(|t| t.whole.add(self.start.elapsed(), 1));
     }
 }

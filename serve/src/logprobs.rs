@@ -1,6 +1,6 @@
 //! Log-probabilities, in each API's shape.
 
-use crate::engine::{Piece, TokenLogprob};
+use crate::engine::{GeneratedToken, TokenLogprob};
 use serde_json::{json, Value};
 
 /// The least number that JSON holds for a probability of 0; clients cannot read an infinity.
@@ -22,14 +22,14 @@ fn candidate(t: &TokenLogprob) -> Value {
 }
 
 /// One position as chats say it, with llama.cpp's ids.
-pub(crate) fn position(piece: &Piece) -> Value {
+pub(crate) fn position(piece: &GeneratedToken) -> Value {
     let top: Vec<Value> = piece.top.iter().map(candidate).collect();
     let logprob = finite(piece.logprob.unwrap_or(f32::NEG_INFINITY));
     json!({"id": piece.id, "token": text(&piece.bytes), "bytes": piece.bytes, "logprob": logprob, "top_logprobs": top})
 }
 
-/// The same of probabilities after the sampler's chain: none of those that are left is 0.
-pub(crate) fn sampled(piece: &Piece) -> Value {
+/// One position as chats say it, with probabilities after the sampler's chain: none of those that are left is 0.
+pub(crate) fn sampled_probability(piece: &GeneratedToken) -> Value {
     let share = |logprob: f32| logprob.exp();
     let top: Vec<Value> = piece
         .top
@@ -42,7 +42,7 @@ pub(crate) fn sampled(piece: &Piece) -> Value {
 }
 
 /// A position of a prompt as vLLM says it: by id the one that stands there and the best ones.
-pub(crate) fn ranked(piece: &Piece) -> Value {
+pub(crate) fn prompt_position(piece: &GeneratedToken) -> Value {
     let Some(own) = piece.logprob else { return Value::Null };
     let one = |bytes: &[u8], logprob: f32, rank: Option<usize>| {
         let decoded = text(bytes);
@@ -58,7 +58,7 @@ pub(crate) fn ranked(piece: &Piece) -> Value {
 }
 
 /// Several positions as OpenAI's completions say them; `offset` is the first token's place in the text, in characters.
-pub(crate) fn columns<'a>(pieces: impl Iterator<Item = &'a Piece>, offset: &mut usize) -> Value {
+pub(crate) fn columns<'a>(pieces: impl Iterator<Item = &'a GeneratedToken>, offset: &mut usize) -> Value {
     let (mut tokens, mut logprobs, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for piece in pieces {
         let token = text(&piece.bytes);

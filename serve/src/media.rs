@@ -5,11 +5,11 @@ mod files;
 mod parts;
 mod remote;
 
-pub(crate) use parts::{found, mark};
+pub(crate) use parts::{find_medium, mark};
 
-use crate::engine::{Chat, Medium, MediumKind, Prompt, PromptPart, Properties, RefusalKind, MEDIA_MARK};
-use crate::errors::{invalid, refusal, Fault, Result};
-use crate::http::{blocking, App, Held, Room};
+use crate::engine::{Chat, Medium, MediumKind, ModelProperties, Prompt, PromptPart, RefusalKind, MEDIA_MARK};
+use crate::errors::{invalid, refusal, RequestFault, Result};
+use crate::http::{blocking, App, BodyMemory, BodyShare};
 use bytes::Bytes;
 use serde_json::Value;
 use std::time::Instant;
@@ -19,10 +19,10 @@ const LONG: usize = 256 << 10;
 
 /// Media of a body, in the order in which they stand in it. They are read once it is known which model they are for.
 #[derive(Default)]
-pub(crate) struct Media<'a>(Vec<Found<'a>>);
+pub(crate) struct BodyMedia<'a>(Vec<BodyMedium<'a>>);
 
 /// A medium as it stands in a body.
-pub(crate) struct Found<'a> {
+pub(crate) struct BodyMedium<'a> {
     /// None: what its bytes look like.
     kind: Option<MediumKind>,
     /// What the body calls it: image, audio or media.
@@ -30,12 +30,12 @@ pub(crate) struct Found<'a> {
     /// Where it says that it is one.
     at: String,
     /// Where to find it; or what is wrong with it, which counts only where it could be taken.
-    place: Result<Place<'a>>,
+    place: Result<MediumLocation<'a>>,
 }
 
 /// Where a medium is to be found, and how large it may become.
-pub(crate) struct Place<'a> {
-    pub source: Source<'a>,
+pub(crate) struct MediumLocation<'a> {
+    pub source: MediumSource<'a>,
     /// Where the source stands in the body.
     pub field: String,
     /// Tokens of a picture.
@@ -44,32 +44,32 @@ pub(crate) struct Place<'a> {
 
 /// Where the bytes of a medium are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source<'a> {
+pub(crate) enum MediumSource<'a> {
     /// Here, in base64.
     Base64(&'a str),
     /// At a URL: `data:`, `http:`, `https:` or `file:`.
     Url(&'a str),
 }
 
-impl<'a> Found<'a> {
-    pub fn picture(at: String, place: Result<Place<'a>>) -> Found<'a> {
-        Found { kind: Some(MediumKind::Picture), word: "image", at, place }
+impl<'a> BodyMedium<'a> {
+    pub fn picture(at: String, place: Result<MediumLocation<'a>>) -> BodyMedium<'a> {
+        BodyMedium { kind: Some(MediumKind::Picture), word: "image", at, place }
     }
 
-    pub fn sound(at: String, place: Result<Place<'a>>) -> Found<'a> {
-        Found { kind: Some(MediumKind::Sound), word: "audio", at, place }
+    pub fn sound(at: String, place: Result<MediumLocation<'a>>) -> BodyMedium<'a> {
+        BodyMedium { kind: Some(MediumKind::Sound), word: "audio", at, place }
     }
 
     /// Either, in base64, by what its bytes look like.
-    pub fn either(word: &'static str, at: String, field: String, data: &'a str) -> Found<'a> {
-        let place = Place { source: Source::Base64(data), field, max_tokens: None };
-        Found { kind: None, word, at, place: Ok(place) }
+    pub fn either(word: &'static str, at: String, field: String, data: &'a str) -> BodyMedium<'a> {
+        let place = MediumLocation { source: MediumSource::Base64(data), field, max_tokens: None };
+        BodyMedium { kind: None, word, at, place: Ok(place) }
     }
 }
 
-impl<'a> Media<'a> {
+impl<'a> BodyMedia<'a> {
     /// Takes one more, for which a mark is to stand in the text.
-    pub fn add(&mut self, found: Found<'a>) {
+    pub fn add(&mut self, found: BodyMedium<'a>) {
         self.0.push(found);
     }
 
@@ -84,15 +84,17 @@ impl<'a> Media<'a> {
     pub fn refuse(&self, why: &str) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
-            Some(Found { at, word, .. }) => Err(invalid(at, format!("/{at}: {word} input is not supported - {why}"))),
+            Some(BodyMedium { at, word, .. }) => {
+                Err(invalid(at, format!("/{at}: {word} input is not supported - {why}")))
+            }
         }
     }
 
     /// Brings them into a prompt for a model: among its parts they take the place of their marks.
     ///
     /// # Errors
-    /// As [`Media::bring`]; more or fewer marks than media.
-    pub async fn settle(self, app: &App, model: &Properties, prompt: &mut Prompt) -> Result<()> {
+    /// As [`BodyMedia::bring`]; more or fewer marks than media.
+    pub async fn settle(self, app: &App, model: &ModelProperties, prompt: &mut Prompt) -> Result<()> {
         match prompt {
             _ if self.0.is_empty() => Ok(()),
             Prompt::Chat(chat) => self.bring(app, model, chat).await,
@@ -116,7 +118,7 @@ impl<'a> Media<'a> {
     ///
     /// # Errors
     /// Media that the model does not take, that are wrong, too large or too many; a text that holds their mark.
-    pub async fn bring(self, app: &App, model: &Properties, chat: &mut Chat) -> Result<()> {
+    pub async fn bring(self, app: &App, model: &ModelProperties, chat: &mut Chat) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
         }
@@ -134,7 +136,7 @@ impl<'a> Media<'a> {
     ///
     /// # Errors
     /// Media that the model does not take, that are wrong, too large or too many.
-    pub async fn read(self, app: &App, model: &Properties) -> Result<Vec<Medium>> {
+    pub async fn read(self, app: &App, model: &ModelProperties) -> Result<Vec<Medium>> {
         for found in &self.0 {
             match found.kind {
                 Some(kind) => found.check(kind, model)?,
@@ -161,21 +163,21 @@ impl<'a> Media<'a> {
 ///
 /// # Errors
 /// A model that does not hear; a file that is empty or too large.
-pub(crate) fn sound(app: &App, model: &Properties, field: &str, file: &[u8]) -> Result<Medium> {
+pub(crate) fn sound(app: &App, model: &ModelProperties, field: &str, file: &[u8]) -> Result<Medium> {
     let wrong = |what: String| invalid(field, format!("/{field}: {what}"));
     let none = || wrong("expected a sound, found no bytes".into());
-    Found::sound(field.to_string(), Err(none())).check(MediumKind::Sound, model)?;
+    BodyMedium::sound(field.to_string(), Err(none())).check(MediumKind::Sound, model)?;
     check_size(app, file.len() as u64).map_err(wrong)?;
     if file.is_empty() {
         return Err(none());
     }
-    let bytes = Kept { _room: app.room.grab(file.len())?, bytes: file.to_vec() };
+    let bytes = MediumBytes { _room: app.room.grab(file.len())?, bytes: file.to_vec() };
     Ok(Medium { kind: MediumKind::Sound, bytes: Bytes::from_owner(bytes), max_tokens: None, field: field.into() })
 }
 
-impl Found<'_> {
+impl BodyMedium<'_> {
     /// A refusal of media that the model does not take.
-    fn unfit(&self, model: &Properties) -> Fault {
+    fn unfit(&self, model: &ModelProperties) -> RequestFault {
         let reads = match (model.vision, model.audio) {
             (false, false) => "text only",
             (true, false) => "text and images",
@@ -185,7 +187,7 @@ impl Found<'_> {
         invalid(&self.at, format!("/{}: {} input is not supported - this model reads {reads}", self.at, self.word))
     }
 
-    fn check(&self, kind: MediumKind, model: &Properties) -> Result<()> {
+    fn check(&self, kind: MediumKind, model: &ModelProperties) -> Result<()> {
         let takes = match kind {
             MediumKind::Picture => model.vision,
             MediumKind::Sound => model.audio,
@@ -193,21 +195,23 @@ impl Found<'_> {
         takes.then_some(()).ok_or_else(|| self.unfit(model))
     }
 
-    async fn read(self, app: &App, model: &Properties, until: Instant) -> Result<Medium> {
-        let place = self.place.as_ref().map_err(Fault::clone)?;
+    async fn read(self, app: &App, model: &ModelProperties, until: Instant) -> Result<Medium> {
+        let place = self.place.as_ref().map_err(RequestFault::clone)?;
         let wrong = |what: String| invalid(&place.field, format!("/{}: {what}", place.field));
         let bytes = match place.source {
-            Source::Base64(text) => decoded(app, text, wrong)?,
-            Source::Url(url) => match url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
-                Some("data") => {
-                    let (kind, text) = data::parts(url).map_err(wrong)?;
-                    self.check_type(kind).map_err(wrong)?;
-                    decoded(app, text, wrong)?
+            MediumSource::Base64(text) => decode_base64(app, text, wrong)?,
+            MediumSource::Url(url) => {
+                match url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+                    Some("data") => {
+                        let (kind, text) = data::parts(url).map_err(wrong)?;
+                        self.check_type(kind).map_err(wrong)?;
+                        decode_base64(app, text, wrong)?
+                    }
+                    Some("http" | "https") => fetched(app, url, until, wrong).await?,
+                    Some("file") => of_file(app, url, wrong).await?,
+                    _ => return Err(wrong("expected a URL that begins with data:, http:, https: or file:".into())),
                 }
-                Some("http" | "https") => fetched(app, url, until, wrong).await?,
-                Some("file") => of_file(app, url, wrong).await?,
-                _ => return Err(wrong("expected a URL that begins with data:, http:, https: or file:".into())),
-            },
+            }
         };
         let kind = self.kind.unwrap_or_else(|| data::kind_of(&bytes));
         self.check(kind, model)?;
@@ -244,19 +248,19 @@ fn split(part: PromptPart, media: &mut impl Iterator<Item = PromptPart>) -> Vec<
 }
 
 /// The bytes of base64, which take room until the last clone is dropped.
-fn decoded(app: &App, text: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+fn decode_base64(app: &App, text: &str, wrong: impl Fn(String) -> RequestFault) -> Result<Bytes> {
     let bound = data::most_bytes(text);
     check_size(app, bound as u64).map_err(&wrong)?;
     let room = app.room.grab(bound)?;
     let bytes = match text.len() > LONG {
-        true => tokio::task::block_in_place(|| data::decoded(text)),
-        false => data::decoded(text),
+        true => tokio::task::block_in_place(|| data::decode_base64(text)),
+        false => data::decode_base64(text),
     };
-    Ok(Bytes::from_owner(Kept { bytes: bytes.map_err(wrong)?, _room: room }))
+    Ok(Bytes::from_owner(MediumBytes { bytes: bytes.map_err(wrong)?, _room: room }))
 }
 
 /// What another server has.
-async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) -> RequestFault) -> Result<Bytes> {
     if !app.settings.remote_media {
         let text = "the server was not started with --allow-remote-media: send the medium itself, as a data: URL";
         return Err(wrong(text.into()));
@@ -268,7 +272,7 @@ async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) ->
 }
 
 /// What a file of the server has.
-async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> RequestFault) -> Result<Bytes> {
     let Some(folder) = app.settings.media_path.clone() else {
         return Err(wrong(
             "the server was not started with --media-path: send the medium itself, as a data: URL".into(),
@@ -281,14 +285,14 @@ async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> Fault) -> Resul
 /// Bytes that come from elsewhere, of at most so many, where waiting for them is allowed.
 async fn brought(
     app: &App,
-    wrong: impl Fn(String) -> Fault,
+    wrong: impl Fn(String) -> RequestFault,
     bring: impl FnOnce(usize) -> std::result::Result<Vec<u8>, String> + Send + 'static,
 ) -> Result<Bytes> {
     let most = app.settings.limits.medium;
     let room = app.room.grab(most)?;
     let bytes = blocking(move || Ok(bring(most))).await?.map_err(wrong)?;
-    let room = Room::keep(room, bytes.len());
-    Ok(Bytes::from_owner(Kept { bytes, _room: room }))
+    let room = BodyMemory::keep(room, bytes.len());
+    Ok(Bytes::from_owner(MediumBytes { bytes, _room: room }))
 }
 
 fn check_size(app: &App, bytes: u64) -> std::result::Result<(), String> {
@@ -300,12 +304,12 @@ fn check_size(app: &App, bytes: u64) -> std::result::Result<(), String> {
 }
 
 /// Bytes, and the room that they take.
-struct Kept {
+struct MediumBytes {
     bytes: Vec<u8>,
-    _room: Held,
+    _room: BodyShare,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for MediumBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -51,10 +51,11 @@ pub(crate) fn read(fields: &Fields, caller: &Caller, request: &mut Generate) -> 
     Ok(())
 }
 
-/// Those of the sampler.
+/// The options of the sampler.
 pub(crate) fn sampling(fields: &Fields) -> Result<Sampling> {
-    let small =
-        |name: &str| Ok::<_, crate::errors::Fault>(fields.integer(name, -1..=i64::from(i32::MAX))?.map(|n| n as i32));
+    let small = |name: &str| {
+        Ok::<_, crate::errors::RequestFault>(fields.integer(name, -1..=i64::from(i32::MAX))?.map(|n| n as i32))
+    };
     Ok(Sampling {
         temperature: fields.number("temperature")?,
         dynatemp_range: fields.number("dynatemp_range")?,

@@ -97,12 +97,12 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    fn built(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
+    fn list_files(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             if entry.path().is_dir() {
-                built(&entry.path(), &format!("{name}/"), found);
+                list_files(&entry.path(), &format!("{name}/"), found);
             } else {
                 found.insert(name);
             }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_table_has_every_built_file_and_no_other() {
         let mut files = BTreeSet::new();
-        built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("page/dist"), "", &mut files);
+        list_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("page/dist"), "", &mut files);
         let listed = ASSETS.iter().map(|a| match a.path {
             "" => "index.html".to_string(),
             "status" => "status.html".to_string(),

@@ -1,10 +1,10 @@
 //! Answers sent while they are made.
 
 use crate::engine::Event;
-use crate::errors::Fault;
-use crate::flow::Flow;
+use crate::errors::RequestFault;
 use crate::frames::{Format, Frames};
 use crate::http::App;
+use crate::running_requests::Flow;
 use axum::body::Body;
 use axum::http::{header, HeaderValue};
 use axum::response::Response;
@@ -29,7 +29,7 @@ pub(crate) trait Script: Send + 'static {
     fn end(&mut self, out: &mut Frames);
 
     /// Writes what stands at the end of a stream that breaks off.
-    fn failed(&mut self, fault: &Fault, out: &mut Frames);
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames);
 
     /// Writes something that means nothing, so that the connection is not taken for dead.
     fn ping(&mut self, out: &mut Frames) {
@@ -72,7 +72,7 @@ impl http_body::Body for Stream {
             match events.poll(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some((_, Event::Failed(refusal)))) => {
-                    script.failed(&refusal.into(), frames);
+                    script.write_failure(&refusal.into(), frames);
                     *flow = None;
                 }
                 Poll::Ready(Some((run, event))) => script.event(run, event, frames),

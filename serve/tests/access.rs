@@ -1,21 +1,21 @@
 //! Keys, names, other sites' pages, sockets, and the end.
 
 use crate::client::{connect, get, limits, post, read_reply, request_text, run, send, settings};
-use crate::fake::{finished, piece, started, Fake, Step};
+use crate::fake::{finished_event, piece, started_event, FakeEngine, FakeStep};
 use crate::limits::until;
 use pumex_serve::engine::{FinishReason, Generate, Phase};
-use pumex_serve::http::{Address, Cors, Server, Settings};
+use pumex_serve::http::{Address, Cors, HttpSettings, Server};
 use serde_json::json;
 use std::io::Write;
 use std::time::Duration;
 
-fn keyed() -> Settings {
-    Settings { keys: vec!["one".into(), "two".into()], ..settings() }
+fn settings_with_keys() -> HttpSettings {
+    HttpSettings { keys: vec!["one".into(), "two".into()], ..settings() }
 }
 
 #[test]
 fn a_key_is_asked_for_before_the_body_is_read() {
-    let server = run(Fake::hello(), keyed());
+    let server = run(FakeEngine::hello(), settings_with_keys());
     let mut stream = connect(server.address);
     stream
         .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
@@ -48,7 +48,7 @@ fn a_key_is_asked_for_before_the_body_is_read() {
 
 #[test]
 fn an_address_may_try_few_wrong_keys() {
-    let server = run(Fake::hello(), keyed());
+    let server = run(FakeEngine::hello(), settings_with_keys());
     let attempt = |key: &str| send(server.address, "GET", "/v1/models", &[("X-Api-Key", key)], b"").status;
     (0..10).for_each(|i| assert_eq!(attempt(&format!("wrong{i}")), 401));
     assert_eq!((attempt("wrong"), attempt("one")), (429, 200), "the right key is nobody's to bar");
@@ -57,13 +57,13 @@ fn an_address_may_try_few_wrong_keys() {
 
 #[test]
 fn where_there_is_no_page_its_path_is_none_with_or_without_a_key() {
-    let server = run(Fake::hello(), Settings { page: false, ..keyed() });
+    let server = run(FakeEngine::hello(), HttpSettings { page: false, ..settings_with_keys() });
     assert_eq!([get(server.address, "/").status, get(server.address, "/v1/models").status], [404, 401]);
 }
 
 #[test]
 fn names_and_pages_of_other_sites_are_refused() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let ask = |method: &str, headers: &[(&str, &str)]| {
         send(server.address, method, "/tokenize", headers, b"{\"content\":\"a\"}").status
     };
@@ -85,7 +85,7 @@ fn names_and_pages_of_other_sites_are_refused() {
 
 #[test]
 fn pages_that_are_allowed_are_told_so() {
-    let server = run(Fake::hello(), Settings { cors: Cors::Localhost, ..settings() });
+    let server = run(FakeEngine::hello(), HttpSettings { cors: Cors::Localhost, ..settings() });
     let origin = "http://localhost:3000";
     let reply = send(server.address, "OPTIONS", "/v1/chat/completions", &[("Origin", origin)], b"");
     assert_eq!(reply.status, 200);
@@ -100,7 +100,7 @@ fn pages_that_are_allowed_are_told_so() {
 
 #[test]
 fn pages_are_sent_once_and_may_ask_nobody_else() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let reply = get(server.address, "/");
     assert!(reply.text().starts_with("<!doctype html>") && reply.header("content-security-policy").is_some());
     let tag = reply.header("etag").unwrap();
@@ -111,7 +111,7 @@ fn pages_are_sent_once_and_may_ask_nobody_else() {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_the_process_takes_is_among_the_metrics() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let text = get(server.address, "/metrics").text();
     for name in ["resident_memory_bytes", "anonymous_memory_bytes", "open_fds", "threads", "start_time_seconds"] {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("process_{name} ")));
@@ -125,7 +125,7 @@ fn what_the_process_takes_is_among_the_metrics() {
 fn several_addresses_and_a_path_are_served() {
     let path = std::env::temp_dir().join(format!("pumex-{}.sock", std::process::id()));
     let hosts = vec!["127.0.0.1".into(), "127.0.0.2".into(), path.display().to_string()];
-    let mut server = run(Fake::hello(), Settings { hosts, ..settings() });
+    let mut server = run(FakeEngine::hello(), HttpSettings { hosts, ..settings() });
     for address in &server.addresses {
         let reply = match address {
             Address::Tcp { address, .. } => get(*address, "/health"),
@@ -144,20 +144,20 @@ fn several_addresses_and_a_path_are_served() {
 
 #[test]
 fn an_open_address_without_a_key_is_refused() {
-    let open = Settings { hosts: vec!["0.0.0.0".into()], ..settings() };
-    assert!(Server::bind(Fake::hello(), open.clone()).is_err());
-    assert!(Server::bind(Fake::hello(), Settings { keys: vec!["k".into()], ..open }).is_ok());
+    let open = HttpSettings { hosts: vec!["0.0.0.0".into()], ..settings() };
+    assert!(Server::bind(FakeEngine::hello(), open.clone()).is_err());
+    assert!(Server::bind(FakeEngine::hello(), HttpSettings { keys: vec!["k".into()], ..open }).is_ok());
 }
 
 /// An answer that takes a while.
-fn slow(time: Duration) -> std::sync::Arc<Fake> {
-    Fake::with(move |request: &Generate| {
+fn slow(time: Duration) -> std::sync::Arc<FakeEngine> {
+    FakeEngine::with(move |request: &Generate| {
         Ok(vec![
-            Step::Send(started(request)),
-            Step::Send(piece(0, Phase::Content, "a", request)),
-            Step::Wait(time),
-            Step::Send(piece(0, Phase::Content, "b", request)),
-            Step::Send(finished(0, FinishReason::End)),
+            FakeStep::Send(started_event(request)),
+            FakeStep::Send(piece(0, Phase::Content, "a", request)),
+            FakeStep::Wait(time),
+            FakeStep::Send(piece(0, Phase::Content, "b", request)),
+            FakeStep::Send(finished_event(0, FinishReason::End)),
         ])
     })
 }
@@ -167,7 +167,10 @@ fn a_stop_waits_for_what_runs_and_refuses_what_comes() {
     let fake = slow(Duration::from_millis(300));
     let mut server = run(
         fake.clone(),
-        Settings { limits: pumex_serve::http::Limits { drain: Duration::from_secs(20), ..limits() }, ..settings() },
+        HttpSettings {
+            limits: pumex_serve::http::ConnectionLimits { drain: Duration::from_secs(20), ..limits() },
+            ..settings()
+        },
     );
     let address = server.address;
     let client = std::thread::spawn(move || post(address, "/completion", &json!({"prompt": "x"})));
@@ -184,7 +187,7 @@ fn a_stop_waits_for_what_runs_and_refuses_what_comes() {
 #[test]
 fn a_stop_ends_what_takes_too_long_with_an_error() {
     let fake = slow(Duration::from_secs(600));
-    let mut server = run(fake.clone(), Settings { limits: limits(), ..settings() });
+    let mut server = run(fake.clone(), HttpSettings { limits: limits(), ..settings() });
     let address = server.address;
     let client = std::thread::spawn(move || post(address, "/completion", &json!({"prompt": "x", "stream": true})));
     until("the request", || !fake.model.seen.lock().unwrap().is_empty());
@@ -197,8 +200,10 @@ fn a_stop_ends_what_takes_too_long_with_an_error() {
 fn a_second_stop_ends_at_once() {
     let fake = slow(Duration::from_secs(600));
     let drain = Duration::from_secs(600);
-    let mut server =
-        run(fake.clone(), Settings { limits: pumex_serve::http::Limits { drain, ..limits() }, ..settings() });
+    let mut server = run(
+        fake.clone(),
+        HttpSettings { limits: pumex_serve::http::ConnectionLimits { drain, ..limits() }, ..settings() },
+    );
     let mut client = connect(server.address);
     client.write_all(&request_text("POST", "/completion", &[], b"{\"prompt\":\"x\"}")).unwrap();
     until("the request", || !fake.model.seen.lock().unwrap().is_empty());
@@ -210,7 +215,7 @@ fn a_second_stop_ends_at_once() {
 
 #[test]
 fn a_request_names_one_host() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let ask = |head: &str| {
         let mut stream = connect(server.address);
         stream.write_all(format!("GET /v1/models HTTP/1.1\r\n{head}\r\n").as_bytes()).unwrap();
@@ -223,7 +228,7 @@ fn a_request_names_one_host() {
 
 #[test]
 fn a_connection_whose_body_was_not_read_is_closed() {
-    let server = run(Fake::hello(), keyed());
+    let server = run(FakeEngine::hello(), settings_with_keys());
     let mut stream = connect(server.address);
     let hidden = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer one\r\n\r\n";
     let head = format!("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", hidden.len());

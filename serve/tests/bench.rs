@@ -1,10 +1,10 @@
 //! Load on a server, and what the report says of it.
 
 use crate::client::{run, settings};
-use crate::fake::{refusal, Fake};
+use crate::fake::{refusal, FakeEngine};
 use pumex_serve::bench::{self, Arrivals, Goals, Load, Prompts};
 use pumex_serve::engine::RefusalKind;
-use pumex_serve::http::Settings;
+use pumex_serve::http::HttpSettings;
 use std::time::Duration;
 
 fn load(address: std::net::SocketAddr) -> Load {
@@ -26,8 +26,8 @@ fn load(address: std::net::SocketAddr) -> Load {
 
 #[test]
 fn all_requests_are_sent_and_measured() {
-    let fake = Fake::hello();
-    let server = run(fake.clone(), Settings { keys: vec!["k".into()], ..settings() });
+    let fake = FakeEngine::hello();
+    let server = run(fake.clone(), HttpSettings { keys: vec!["k".into()], ..settings() });
     for (chat, arrivals) in [(true, Arrivals::Users(3)), (false, Arrivals::Rate(1000.0))] {
         let mut told = 0;
         let load = Load { chat, arrivals, key: Some("k".into()), ..load(server.address) };
@@ -46,11 +46,11 @@ fn all_requests_are_sent_and_measured() {
 
 #[test]
 fn failures_are_told_and_goals_are_counted() {
-    let busy = Fake::with(|_| Err(refusal(RefusalKind::Busy, "the queue is full")));
+    let busy = FakeEngine::with(|_| Err(refusal(RefusalKind::Busy, "the queue is full")));
     let server = run(busy, settings());
     let error = bench::run(&load(server.address), |_| {}).unwrap_err();
     assert!(error.to_string().contains("the queue is full"), "{error}");
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let goals = Goals { first_token: Some(0.0), ..Goals::default() };
     assert_eq!(bench::run(&Load { goals, ..load(server.address) }, |_| {}).unwrap().counts(), (12, 0));
     let wrong = Load { url: "https://localhost".into(), ..load(server.address) };

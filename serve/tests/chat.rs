@@ -1,14 +1,14 @@
 //! What a chat asks of the engine.
 
 use crate::client::{connect, post, request_text, run, settings};
-use crate::fake::{piece, started, Fake, Step};
+use crate::fake::{piece, started_event, FakeEngine, FakeStep};
 use pumex_serve::engine::{Chat, Constraint, Phase, Prompt, ToolChoice};
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
 
 /// What reaches the engine.
-fn asked(body: Value) -> (Chat, pumex_serve::engine::Generate) {
-    let fake = Fake::hello();
+fn request_of_body(body: Value) -> (Chat, pumex_serve::engine::Generate) {
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     let reply = post(server.address, "/v1/chat/completions", &body);
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -19,10 +19,10 @@ fn asked(body: Value) -> (Chat, pumex_serve::engine::Generate) {
 
 #[test]
 fn an_answer_that_is_being_written_can_be_told_to_stop_reasoning() {
-    let fake = Fake::with(|request| {
-        let mut steps: Vec<Step> =
-            vec![Step::Send(started(request)), Step::Send(piece(0, Phase::Reasoning, "Hm", request))];
-        steps.push(Step::Wait(std::time::Duration::from_secs(10)));
+    let fake = FakeEngine::with(|request| {
+        let mut steps: Vec<FakeStep> =
+            vec![FakeStep::Send(started_event(request)), FakeStep::Send(piece(0, Phase::Reasoning, "Hm", request))];
+        steps.push(FakeStep::Wait(std::time::Duration::from_secs(10)));
         Ok(steps)
     });
     let server = run(fake.clone(), settings());
@@ -45,18 +45,19 @@ fn an_answer_that_is_being_written_can_be_told_to_stop_reasoning() {
 #[test]
 fn a_last_message_of_the_assistant_s_is_continued() {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
-    let (chat, _) =
-        asked(json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": parts}]}));
+    let (chat, _) = request_of_body(
+        json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": parts}]}),
+    );
     assert!(chat.continue_final_message && !chat.add_generation_prompt);
     assert_eq!(chat.messages[1]["content"], "a\n\nb");
-    let (chat, _) = asked(json!({"messages": [{"role": "user", "content": "x"}]}));
+    let (chat, _) = request_of_body(json!({"messages": [{"role": "user", "content": "x"}]}));
     assert!(!chat.continue_final_message && chat.add_generation_prompt);
 }
 
 #[test]
 fn functions_formats_and_reasoning_reach_the_engine() {
     let weather = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
-    let (chat, request) = asked(json!({
+    let (chat, request) = request_of_body(json!({
         "messages": [{"role": "developer", "content": "s"}, {"role": "user", "content": "x"}],
         "tools": [weather], "tool_choice": {"type": "function", "function": {"name": "weather"}}, "parallel_tool_calls": false,
         "chat_template_kwargs": {"enable_thinking": false}, "reasoning_effort": "none", "thinking_budget_tokens": 5,

@@ -1,7 +1,7 @@
 //! A client on a bare socket, which can be as rude as a test needs, and a server for it.
 
 use pumex_serve::engine::Engine;
-use pumex_serve::http::{Address, Limits, Server, Settings, Stopper};
+use pumex_serve::http::{Address, ConnectionLimits, HttpSettings, Server, Stopper};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A server that runs until it is dropped.
-pub struct Running {
+pub struct RunningServer {
     pub address: SocketAddr,
     pub addresses: Vec<Address>,
     pub stopper: Stopper,
@@ -18,33 +18,33 @@ pub struct Running {
 }
 
 /// Times that a test can wait for.
-pub fn limits() -> Limits {
-    Limits {
+pub fn limits() -> ConnectionLimits {
+    ConnectionLimits {
         header_time: Duration::from_millis(300),
         body_time: Duration::from_millis(900),
         idle_time: Duration::from_millis(600),
         write_time: Duration::from_millis(300),
         drain: Duration::from_millis(500),
-        ..Limits::default()
+        ..ConnectionLimits::default()
     }
 }
 
 /// Settings of a server on a free port.
-pub fn settings() -> Settings {
-    Settings { port: 0, ..Settings::default() }
+pub fn settings() -> HttpSettings {
+    HttpSettings { port: 0, ..HttpSettings::default() }
 }
 
-pub fn run(engine: Arc<dyn Engine>, settings: Settings) -> Running {
+pub fn run(engine: Arc<dyn Engine>, settings: HttpSettings) -> RunningServer {
     let server = Server::bind(engine, settings).unwrap();
     let addresses = server.addresses().to_vec();
     let address =
         addresses.iter().find_map(|a| if let Address::Tcp { address, .. } = a { Some(*address) } else { None });
     let stopper = server.stopper();
     let thread = Some(std::thread::spawn(move || server.run().unwrap()));
-    Running { address: address.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()), addresses, stopper, thread }
+    RunningServer { address: address.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()), addresses, stopper, thread }
 }
 
-impl Running {
+impl RunningServer {
     /// Waits until it is over.
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
@@ -53,7 +53,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.stopper.stop();
         self.stopper.stop();
@@ -65,13 +65,13 @@ impl Drop for Running {
 
 /// An answer.
 #[derive(Debug)]
-pub struct Reply {
+pub struct ServerReply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Reply {
+impl ServerReply {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
@@ -111,7 +111,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Reads one answer to its end; the connection may be closed instead.
-pub fn read_reply(stream: &mut impl Read) -> Option<Reply> {
+pub fn read_reply(stream: &mut impl Read) -> Option<ServerReply> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -124,7 +124,7 @@ pub fn read_reply(stream: &mut impl Read) -> Option<Reply> {
     let mut lines = head.lines();
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
     let headers = lines.filter_map(|l| l.split_once(": ")).map(|(n, v)| (n.to_string(), v.to_string())).collect();
-    let mut reply = Reply { status, headers, body: Vec::new() };
+    let mut reply = ServerReply { status, headers, body: Vec::new() };
     if reply.header("transfer-encoding").is_some() {
         loop {
             let mut line = Vec::new();
@@ -162,16 +162,16 @@ pub fn request_text(method: &str, path: &str, headers: &[(&str, &str)], body: &[
 }
 
 /// One request on a connection of its own.
-pub fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+pub fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> ServerReply {
     let mut stream = connect(address);
     stream.write_all(&request_text(method, path, headers, body)).unwrap();
     read_reply(&mut stream).unwrap_or_else(|| panic!("{method} {path}: no answer"))
 }
 
-pub fn get(address: SocketAddr, path: &str) -> Reply {
+pub fn get(address: SocketAddr, path: &str) -> ServerReply {
     send(address, "GET", path, &[], b"")
 }
 
-pub fn post(address: SocketAddr, path: &str, body: &Value) -> Reply {
+pub fn post(address: SocketAddr, path: &str, body: &Value) -> ServerReply {
     send(address, "POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
 }

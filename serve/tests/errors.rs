@@ -1,9 +1,9 @@
 //! Bad requests: each with its status, type and field, in the API's own shape.
 
 use crate::client::{get, post, run, send, settings};
-use crate::fake::{refusal, Fake, Step};
+use crate::fake::{refusal, FakeEngine, FakeStep};
 use pumex_serve::engine::{Event, Health, Refusal, RefusalKind};
-use pumex_serve::http::Settings;
+use pumex_serve::http::HttpSettings;
 use serde_json::{json, Value};
 
 /// Endpoint, body, status, type (Anthropic: its own), field.
@@ -102,7 +102,7 @@ fn table() -> Vec<(&'static str, Value, u16, &'static str, Option<&'static str>)
 
 #[test]
 fn bad_requests_are_refused_in_the_shape_of_their_api() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     for (path, body, status, kind, field) in table() {
         let reply = post(server.address, path, &body);
         let (text, error) = (reply.text(), reply.json());
@@ -127,7 +127,7 @@ fn bad_requests_are_refused_in_the_shape_of_their_api() {
 
 #[test]
 fn bodies_that_are_no_strict_json_are_refused() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let deep = format!("{{\"messages\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
     let bodies: &[&[u8]] = &[
         b"{",
@@ -157,7 +157,7 @@ fn the_engine_s_refusals_come_with_status_counts_and_a_time_to_wait() {
         (refusal(RefusalKind::Failed, "device lost"), 500, "server_error", None),
     ];
     for (why, status, kind, wait) in table {
-        let fake = Fake::with(move |_| Err(why.clone()));
+        let fake = FakeEngine::with(move |_| Err(why.clone()));
         let server = run(fake, settings());
         for stream in [false, true] {
             let body = json!({"messages": [{"role": "user", "content": "x"}], "stream": stream});
@@ -175,10 +175,10 @@ fn the_engine_s_refusals_come_with_status_counts_and_a_time_to_wait() {
 #[test]
 fn streams_that_break_off_say_so_and_never_end_well() {
     let fail = |request: &pumex_serve::engine::Generate| {
-        let events = [crate::fake::started(request), Event::Failed(refusal(RefusalKind::Failed, "device lost"))];
-        Ok(events.into_iter().map(Step::Send).collect())
+        let events = [crate::fake::started_event(request), Event::Failed(refusal(RefusalKind::Failed, "device lost"))];
+        Ok(events.into_iter().map(FakeStep::Send).collect())
     };
-    let server = run(Fake::with(fail), settings());
+    let server = run(FakeEngine::with(fail), settings());
     let chat = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "stream": true, "prompt": "x", "input": "x"});
     let kept = json!({"max_output_tokens": 5, "stream": true, "input": "x"});
     for path in ["/v1/chat/completions", "/v1/completions", "/completion", "/v1/messages", "/v1/responses", "/api/chat"]
@@ -201,7 +201,7 @@ fn streams_that_break_off_say_so_and_never_end_well() {
 
 #[test]
 fn what_is_switched_off_is_said_to_be() {
-    let server = run(Fake::hello(), Settings { slots: false, metrics: false, page: false, ..settings() });
+    let server = run(FakeEngine::hello(), HttpSettings { slots: false, metrics: false, page: false, ..settings() });
     for path in ["/slots", "/metrics"] {
         let reply = get(server.address, path);
         assert_eq!((reply.status, &reply.json()["error"]["type"]), (501, &json!("not_supported_error")), "{path}");
@@ -211,7 +211,7 @@ fn what_is_switched_off_is_said_to_be() {
 
 #[test]
 fn a_model_that_loads_is_unavailable_and_the_process_lives() {
-    let fake = Fake::hello();
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     for (health, status, live) in
         [(Health::Loading, 503, 200), (Health::Failed("device lost".into()), 503, 503), (Health::Ok, 200, 200)]
@@ -230,9 +230,9 @@ fn a_model_that_loads_is_unavailable_and_the_process_lives() {
 fn a_panic_is_a_fault_of_one_request_alone() {
     let panics = |request: &pumex_serve::engine::Generate| match request.n {
         1 => panic!("a test's"),
-        _ => Ok(vec![Step::Send(crate::fake::started(request))]),
+        _ => Ok(vec![FakeStep::Send(crate::fake::started_event(request))]),
     };
-    let server = run(Fake::with(panics), settings());
+    let server = run(FakeEngine::with(panics), settings());
     let body = json!({"messages": [{"role": "user", "content": "x"}]});
     assert_eq!(post(server.address, "/v1/chat/completions", &body).status, 500);
     assert_eq!(get(server.address, "/health").status, 200);

@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 /// What a request's thread does next.
-pub enum Step {
+pub enum FakeStep {
     Send(Event),
     Wait(Duration),
 }
 
-type Script = dyn Fn(&Generate) -> Result<Vec<Step>, Refusal> + Send + Sync;
+type Script = dyn Fn(&Generate) -> Result<Vec<FakeStep>, Refusal> + Send + Sync;
 
 /// The engine, with one model.
-pub struct Fake {
+pub struct FakeEngine {
     pub health: Mutex<Health>,
     pub offers: Mutex<Vec<Offer>>,
     pub model: Arc<FakeModel>,
@@ -24,13 +24,13 @@ pub struct Fake {
     pub unloaded: Mutex<Vec<String>>,
     pub router: Mutex<Option<Router>>,
     pub library: Mutex<Option<Arc<dyn Library>>>,
-    pub changes: broadcast::Sender<Change>,
+    pub changes: broadcast::Sender<ModelChange>,
     /// Whether models that are loaded were looked for anew too, each time.
     pub rescans: Mutex<Vec<bool>>,
 }
 
 pub struct FakeModel {
-    properties: Properties,
+    properties: ModelProperties,
     script: Box<Script>,
     pub seen: Mutex<Vec<Generate>>,
     pub embedded: Mutex<Vec<Embed>>,
@@ -40,17 +40,19 @@ pub struct FakeModel {
     stopped: Arc<AtomicBool>,
 }
 
-impl Fake {
+impl FakeEngine {
     /// One that answers as the script says.
-    pub fn with(script: impl Fn(&Generate) -> Result<Vec<Step>, Refusal> + Send + Sync + 'static) -> Arc<Fake> {
-        Fake::of(properties(), script)
+    pub fn with(
+        script: impl Fn(&Generate) -> Result<Vec<FakeStep>, Refusal> + Send + Sync + 'static,
+    ) -> Arc<FakeEngine> {
+        FakeEngine::of(properties(), script)
     }
 
-    /// The same of a model that is told to be so.
+    /// An engine that answers as the script says, with a model that is told to be so.
     pub fn of(
-        properties: Properties,
-        script: impl Fn(&Generate) -> Result<Vec<Step>, Refusal> + Send + Sync + 'static,
-    ) -> Arc<Fake> {
+        properties: ModelProperties,
+        script: impl Fn(&Generate) -> Result<Vec<FakeStep>, Refusal> + Send + Sync + 'static,
+    ) -> Arc<FakeEngine> {
         let offer = Offer {
             name: properties.name.clone(),
             aliases: vec!["small".into()],
@@ -71,7 +73,7 @@ impl Fake {
             cancelled: Arc::default(),
             stopped: Arc::default(),
         };
-        Arc::new(Fake {
+        Arc::new(FakeEngine {
             health: Mutex::new(Health::Ok),
             offers: Mutex::new(vec![offer]),
             model: Arc::new(model),
@@ -85,14 +87,14 @@ impl Fake {
     }
 
     /// One that says hello, in two pieces, to everything; with reasoning and a call where there are functions.
-    pub fn hello() -> Arc<Fake> {
-        Fake::with(|request| Ok(hello(request).into_iter().map(Step::Send).collect()))
+    pub fn hello() -> Arc<FakeEngine> {
+        FakeEngine::with(|request| Ok(hello(request).into_iter().map(FakeStep::Send).collect()))
     }
 
     /// One that says hello, and takes pictures and sounds, or one of them.
-    pub fn takes(vision: bool, audio: bool) -> Arc<Fake> {
-        let properties = Properties { vision, audio, embeds: None, ..properties() };
-        Fake::of(properties, |request| Ok(hello(request).into_iter().map(Step::Send).collect()))
+    pub fn takes(vision: bool, audio: bool) -> Arc<FakeEngine> {
+        let properties = ModelProperties { vision, audio, embeds: None, ..properties() };
+        FakeEngine::of(properties, |request| Ok(hello(request).into_iter().map(FakeStep::Send).collect()))
     }
 
     /// What it was asked last.
@@ -101,8 +103,8 @@ impl Fake {
     }
 }
 
-pub fn properties() -> Properties {
-    Properties {
+pub fn properties() -> ModelProperties {
+    ModelProperties {
         name: "fake-1b".into(),
         path: "models/fake-1b.gguf".into(),
         architecture: "llama".into(),
@@ -132,9 +134,9 @@ pub fn properties() -> Properties {
 }
 
 /// Tokens of a text: its bytes.
-pub fn tokens(text: &str, request: &Generate) -> Vec<Piece> {
+pub fn tokens(text: &str, request: &Generate) -> Vec<GeneratedToken> {
     let told = |id: u8, logprob: f32| TokenLogprob { id: id.into(), bytes: vec![id], logprob };
-    let piece = |byte: u8| Piece {
+    let piece = |byte: u8| GeneratedToken {
         id: byte.into(),
         bytes: vec![byte],
         logprob: request.logprobs.map(|_| -0.5),
@@ -143,7 +145,7 @@ pub fn tokens(text: &str, request: &Generate) -> Vec<Piece> {
     text.bytes().map(piece).collect()
 }
 
-pub fn started(request: &Generate) -> Event {
+pub fn started_event(request: &Generate) -> Event {
     let settings = json!({"n_predict": request.max_tokens.map_or(-1, |n| n as i64), "seed": request.sampling.seed, "temperature": 0.8});
     Event::Started {
         slots: (0..request.n).collect(),
@@ -159,7 +161,7 @@ pub fn piece(answer: usize, phase: Phase, text: &str, request: &Generate) -> Eve
     Event::Piece { answer, phase, text: text.into(), tokens: tokens(text, request) }
 }
 
-pub fn finished(answer: usize, reason: FinishReason) -> Event {
+pub fn finished_event(answer: usize, reason: FinishReason) -> Event {
     let timings = Timings {
         queue_ms: 1.0,
         prompt_tokens: 5,
@@ -185,16 +187,16 @@ pub fn finished(answer: usize, reason: FinishReason) -> Event {
 }
 
 /// What is told of a prompt of two tokens.
-fn prompt_told() -> Vec<Piece> {
+fn prompt_told() -> Vec<GeneratedToken> {
     let piece = |id: u32, text: &str, logprob: Option<f32>| {
         let top = logprob.map(|logprob| TokenLogprob { id, bytes: text.into(), logprob });
-        Piece { id, bytes: text.into(), logprob, top: top.into_iter().collect() }
+        GeneratedToken { id, bytes: text.into(), logprob, top: top.into_iter().collect() }
     };
     vec![piece(1, "a", None), piece(2, " b", Some(-0.5))]
 }
 
 fn hello(request: &Generate) -> Vec<Event> {
-    let mut events = vec![started(request)];
+    let mut events = vec![started_event(request)];
     if request.progress {
         events.push(Event::Progress { total: 7, cached: 2, processed: 2, ms: 0.0 });
         events.push(Event::Progress { total: 7, cached: 2, processed: 7, ms: 10.0 });
@@ -214,7 +216,7 @@ fn hello(request: &Generate) -> Vec<Event> {
                 events.push(Event::CallArguments { answer, call, delta: "{\"city\":".into() });
                 events.push(Event::CallArguments { answer, call, delta: "\"Rome\"}".into() });
             }
-            events.push(finished(answer, FinishReason::ToolCalls));
+            events.push(finished_event(answer, FinishReason::ToolCalls));
         } else {
             events.push(piece(answer, Phase::Content, "Hel", request));
             events.push(piece(answer, Phase::Content, "lo", request));
@@ -223,7 +225,7 @@ fn hello(request: &Generate) -> Vec<Event> {
                 None if request.max_tokens == Some(5) => FinishReason::Length,
                 None => FinishReason::End,
             };
-            events.push(finished(answer, reason));
+            events.push(finished_event(answer, reason));
         }
     }
     events
@@ -233,7 +235,7 @@ pub fn refusal(kind: RefusalKind, message: &str) -> Refusal {
     Refusal { kind, message: message.into(), field: None, tokens: None }
 }
 
-impl Engine for Fake {
+impl Engine for FakeEngine {
     fn health(&self) -> Health {
         self.health.lock().unwrap().clone()
     }
@@ -243,14 +245,14 @@ impl Engine for Fake {
     }
 
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, Refusal> {
-        self.loaded(name).ok_or_else(|| refusal(RefusalKind::NotFound, "there is no such model"))
+        self.find_loaded(name).ok_or_else(|| refusal(RefusalKind::NotFound, "there is no such model"))
     }
 
     fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
-        self.loaded(name)
+        self.find_loaded(name)
     }
 
-    fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+    fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
         name.is_none_or(|n| n == "fake-1b" || n == "small").then(|| self.model.clone() as Arc<dyn Model>)
     }
 
@@ -269,7 +271,7 @@ impl Engine for Fake {
         *self.router.lock().unwrap()
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<ModelChange> {
         self.changes.subscribe()
     }
 
@@ -291,18 +293,19 @@ impl Engine for Fake {
 }
 
 impl Model for FakeModel {
-    fn properties(&self) -> &Properties {
+    fn properties(&self) -> &ModelProperties {
         &self.properties
     }
 
-    fn generate(&self, request: Generate, events: Events) -> Result<Vec<String>, Refusal> {
+    fn generate(&self, request: Generate, events: EventSender) -> Result<Vec<String>, Refusal> {
         self.seen.lock().unwrap().push(request.clone());
         let steps = (self.script)(&request)?;
         let (cancelled, stopped) = (self.cancelled.clone(), self.stopped.clone());
         std::thread::spawn(move || {
             for step in steps {
-                let end = std::time::Instant::now() + if let Step::Wait(time) = step { time } else { Duration::ZERO };
-                if let Step::Send(event) = step {
+                let end =
+                    std::time::Instant::now() + if let FakeStep::Wait(time) = step { time } else { Duration::ZERO };
+                if let FakeStep::Send(event) = step {
                     if events.blocking_send(event).is_err() {
                         cancelled.fetch_add(1, Ordering::SeqCst);
                         return;
@@ -344,21 +347,21 @@ impl Model for FakeModel {
         Ok(String::from_utf8_lossy(&self.pieces(ids)?.concat()).into_owned())
     }
 
-    fn embed(&self, request: &Embed, reply: Vectors) -> Result<(), Refusal> {
+    fn embed(&self, request: &Embed, reply: VectorSender) -> Result<(), Refusal> {
         self.embedded.lock().unwrap().push(request.clone());
         let rows = if request.pooling == Some(Pooling::None) { 2 } else { 1 };
-        let one = |_| Embedded { vectors: vec![vec![0.5, -0.5, 0.5, 0.5]; rows], tokens: 3 };
+        let one = |_| EmbeddingResult { vectors: vec![vec![0.5, -0.5, 0.5, 0.5]; rows], tokens: 3 };
         let _ = reply.send(Ok(request.inputs.iter().map(one).collect()));
         Ok(())
     }
 
-    fn rerank(&self, request: &Rerank, reply: Scores) -> Result<(), Refusal> {
+    fn rerank(&self, request: &Rerank, reply: ScoreSender) -> Result<(), Refusal> {
         let _ = reply.send(Ok((request.documents.iter().map(|d| d.len() as f32).collect(), 9)));
         Ok(())
     }
 
-    fn slots(&self, _whose: &Holder) -> Vec<Slot> {
-        let slot = |id, busy: bool| Slot {
+    fn slots(&self, _whose: &Holder) -> Vec<SlotStatus> {
+        let slot = |id, busy: bool| SlotStatus {
             id,
             n_ctx: 4096,
             busy,

@@ -1,7 +1,7 @@
 //! What the documents say of fields is what the server does with them.
 
 use crate::client::{post, run, settings};
-use crate::fake::Fake;
+use crate::fake::FakeEngine;
 use serde_json::{json, Value};
 
 /// Paths, fields and what becomes of them, of a document.
@@ -37,7 +37,7 @@ fn body(path: &str) -> Value {
 
 #[test]
 fn fields_are_read_or_refused_as_the_documents_say() {
-    let server = run(Fake::takes(true, true), settings());
+    let server = run(FakeEngine::takes(true, true), settings());
     let mut wrong = Vec::new();
     for document in ["openai", "anthropic", "ollama"] {
         let rows = rows(document);

@@ -2,11 +2,11 @@
 //! `PUMEX_BLESS=1 cargo test -p pumex-serve golden` writes the answers anew.
 
 use crate::client::{run, send, settings};
-use crate::fake::Fake;
+use crate::fake::FakeEngine;
 use serde_json::{json, Value};
 
 /// Replaces what differs from run to run: names of answers, times, and rates by the clock.
-fn settled(value: &mut Value) {
+fn normalize_answer(value: &mut Value) {
     match value {
         Value::String(text) => {
             let prefixes = ["chatcmpl-", "cmpl-", "resp_", "msg_", "fc_", "rs_", "call_", "toolu_", "req_", "pumex-"];
@@ -14,7 +14,7 @@ fn settled(value: &mut Value) {
                 *text = format!("{prefix}*");
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(settled),
+        Value::Array(items) => items.iter_mut().for_each(normalize_answer),
         Value::Object(map) => {
             for (key, value) in map.iter_mut() {
                 let varies = [
@@ -29,7 +29,7 @@ fn settled(value: &mut Value) {
                 if varies.contains(&key.as_str()) && !value.is_null() {
                     *value = "*".into();
                 } else {
-                    settled(value);
+                    normalize_answer(value);
                 }
             }
         }
@@ -66,7 +66,7 @@ fn answer(address: std::net::SocketAddr, case: &Value) -> Value {
             reply.text().lines().filter(|line| !changes(line)).map(Value::from).collect()
         }
     };
-    settled(&mut content);
+    normalize_answer(&mut content);
     json!({"status": reply.status, "type": media, "content": content})
 }
 
@@ -75,7 +75,7 @@ fn check(name: &str) {
     let mut cases: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     let bless = std::env::var_os("PUMEX_BLESS").is_some();
     for case in cases.as_array_mut().unwrap() {
-        let server = run(Fake::hello(), settings());
+        let server = run(FakeEngine::hello(), settings());
         let found = answer(server.address, case);
         if bless {
             case["answer"] = found;

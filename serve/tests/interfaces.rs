@@ -1,7 +1,7 @@
 //! What clients of each interface lean on, beside the shapes that are stored.
 
 use crate::client::{get, post, run, send, settings};
-use crate::fake::{finished, piece, started, Fake, Step};
+use crate::fake::{finished_event, piece, started_event, FakeEngine, FakeStep};
 use pumex_serve::engine::{Event, FinishReason, Generate, Phase, Prompt, ToolChoice};
 use serde_json::{json, Value};
 
@@ -11,7 +11,7 @@ fn user() -> Value {
 
 #[test]
 fn each_answer_has_the_id_of_its_request() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let mut seen = Vec::new();
     for (path, header) in
         [("/v1/chat/completions", "x-request-id"), ("/v1/responses", "x-request-id"), ("/v1/messages", "request-id")]
@@ -30,7 +30,7 @@ fn each_answer_has_the_id_of_its_request() {
 
 #[test]
 fn models_are_listed_for_clients_of_both_interfaces() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let list = |path: &str| {
         let reply = send(server.address, "GET", path, &[("anthropic-version", "2023-06-01")], b"");
         (reply.status, reply.json())
@@ -46,7 +46,7 @@ fn models_are_listed_for_clients_of_both_interfaces() {
 
 #[test]
 fn threads_are_refused_by_the_code_at_which_clients_send_everything() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let body = json!({"messages": user(), "max_tokens": 4, "thread": {"type": "create"}});
     let reply = post(server.address, "/v1/messages", &body);
     assert_eq!(reply.status, 400);
@@ -55,7 +55,7 @@ fn threads_are_refused_by_the_code_at_which_clients_send_everything() {
 
 #[test]
 fn documents_and_results_of_searches_are_text() {
-    let fake = Fake::hello();
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     let content = json!([
         {"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "body"}},
@@ -72,7 +72,7 @@ fn documents_and_results_of_searches_are_text() {
 
 #[test]
 fn items_of_earlier_responses_are_named_by_their_ids_unless_they_were_not_to_be_kept() {
-    let fake = Fake::hello();
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     let ask = |body: Value| post(server.address, "/v1/responses", &body);
     for (store, status) in [(true, 200), (false, 400)] {
@@ -87,7 +87,7 @@ fn items_of_earlier_responses_are_named_by_their_ids_unless_they_were_not_to_be_
 
 #[test]
 fn allowed_tools_say_which_may_be_called_and_the_template_is_told_of_all() {
-    let fake = Fake::hello();
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
     let ask = |mode: &str, name: &str| {
@@ -103,7 +103,7 @@ fn allowed_tools_say_which_may_be_called_and_the_template_is_told_of_all() {
 
 #[test]
 fn functions_of_old_are_answered_in_their_own_shape() {
-    let fake = Fake::hello();
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     let history = json!([{"role": "user", "content": "x"},
         {"role": "assistant", "content": null, "function_call": {"name": "weather", "arguments": "{}"}},
@@ -122,12 +122,13 @@ fn functions_of_old_are_answered_in_their_own_shape() {
 
 /// An engine whose answers are cut.
 fn cut(request: &Generate) -> Vec<Event> {
-    vec![started(request), piece(0, Phase::Content, "Hel", request), finished(0, FinishReason::Length)]
+    vec![started_event(request), piece(0, Phase::Content, "Hel", request), finished_event(0, FinishReason::Length)]
 }
 
 #[test]
 fn items_that_are_cut_are_incomplete_themselves() {
-    let server = run(Fake::with(|request| Ok(cut(request).into_iter().map(Step::Send).collect())), settings());
+    let server =
+        run(FakeEngine::with(|request| Ok(cut(request).into_iter().map(FakeStep::Send).collect())), settings());
     let whole = post(server.address, "/v1/responses", &json!({"input": "x"})).json();
     assert_eq!((&whole["status"], &whole["output"][0]["status"]), (&json!("incomplete"), &json!("incomplete")));
     assert_eq!(whole["output"][0]["content"][0]["text"], "Hel");
@@ -138,7 +139,7 @@ fn items_that_are_cut_are_incomplete_themselves() {
 
 #[test]
 fn tools_of_free_text_are_answered_as_such_and_tools_of_servers_are_left_out_with_a_warning() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let tools = json!([{"type": "custom", "name": "weather"}, {"type": "web_search"}]);
     let reply = post(server.address, "/v1/responses", &json!({"input": "x", "tools": tools}));
     assert!(reply.header("x-pumex-warning").is_some_and(|w| w.contains("web_search")));
@@ -148,7 +149,7 @@ fn tools_of_free_text_are_answered_as_such_and_tools_of_servers_are_left_out_wit
 
 #[test]
 fn a_text_of_free_form_is_held_to_the_expression_of_its_format() {
-    let fake = Fake::hello();
+    let fake = FakeEngine::hello();
     let server = run(fake.clone(), settings());
     let pattern = |format: Value| {
         let tools = json!([{"type": "custom", "name": "f", "format": format}]);
@@ -168,7 +169,7 @@ fn a_text_of_free_form_is_held_to_the_expression_of_its_format() {
 
 #[test]
 fn a_prefix_stands_before_all_paths() {
-    let server = run(Fake::hello(), pumex_serve::http::Settings { prefix: "/x".into(), ..settings() });
+    let server = run(FakeEngine::hello(), pumex_serve::http::HttpSettings { prefix: "/x".into(), ..settings() });
     assert_eq!([get(server.address, "/x/health").status, get(server.address, "/health").status], [200, 404]);
     let reply = post(server.address, "/x/v1/messages", &json!({"messages": 3, "max_tokens": 4}));
     assert_eq!((reply.status, reply.json()["type"].as_str()), (400, Some("error")));

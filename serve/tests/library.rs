@@ -1,8 +1,8 @@
 //! Ollama's endpoints that fetch, make, copy and delete models.
 
-use crate::client::{post, run, send, settings, Reply};
-use crate::fake::{refusal, Fake};
-use pumex_serve::engine::{Fetched, Library, Refusal, RefusalKind};
+use crate::client::{post, run, send, settings, ServerReply};
+use crate::fake::{refusal, FakeEngine};
+use pumex_serve::engine::{FetchedModel, Library, Refusal, RefusalKind};
 use serde_json::{json, Map, Value};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ impl Noted {
 }
 
 impl Library for Noted {
-    fn pull(&self, name: &str, tell: &mut dyn FnMut(Fetched) -> bool) -> Result<(), Refusal> {
+    fn pull(&self, name: &str, tell: &mut dyn FnMut(FetchedModel) -> bool) -> Result<(), Refusal> {
         if name == "absent" {
             return Err(refusal(RefusalKind::NotFound, "404, no such model"));
         }
         for done in [0, 50, 100] {
-            assert!(tell(Fetched { file: "m.gguf".into(), total: 100, done }));
+            assert!(tell(FetchedModel { file: "m.gguf".into(), total: 100, done }));
         }
         self.note(format!("pull {name}"))
     }
@@ -42,13 +42,13 @@ impl Library for Noted {
     }
 }
 
-fn with_folder() -> (Arc<Fake>, Arc<Noted>) {
-    let (fake, noted) = (Fake::hello(), Arc::new(Noted::default()));
+fn with_folder() -> (Arc<FakeEngine>, Arc<Noted>) {
+    let (fake, noted) = (FakeEngine::hello(), Arc::new(Noted::default()));
     *fake.library.lock().unwrap() = Some(noted.clone());
     (fake, noted)
 }
 
-fn delete(address: SocketAddr, name: &str) -> Reply {
+fn delete(address: SocketAddr, name: &str) -> ServerReply {
     let body = json!({ "model": name }).to_string();
     send(address, "DELETE", "/api/delete", &[("Content-Type", "application/json")], body.as_bytes())
 }
@@ -107,7 +107,7 @@ fn models_are_made_copied_and_deleted_by_name() {
 
 #[test]
 fn without_a_folder_no_file_comes_or_goes() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     for (path, body) in [
         ("/api/pull", json!({"model": "m"})),
         ("/api/create", json!({"model": "m", "from": "x"})),

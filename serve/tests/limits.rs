@@ -1,16 +1,16 @@
 //! Sizes, times, and clients that do not keep to them.
 
 use crate::client::{connect, get, limits, post, read_reply, request_text, run, send, settings};
-use crate::fake::{piece, started, Fake, Step};
+use crate::fake::{piece, started_event, FakeEngine, FakeStep};
 use pumex_serve::engine::{Generate, Phase};
-use pumex_serve::http::{Limits, Settings};
+use pumex_serve::http::{ConnectionLimits, HttpSettings};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-fn short() -> Settings {
-    Settings { limits: limits(), ..settings() }
+fn short() -> HttpSettings {
+    HttpSettings { limits: limits(), ..settings() }
 }
 
 /// Waits until something holds, and fails after a while.
@@ -23,14 +23,15 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// An answer that never ends.
-fn endless(request: &Generate) -> Result<Vec<Step>, pumex_serve::engine::Refusal> {
-    let begin = [started(request), piece(0, Phase::Content, "x", request)].into_iter().map(Step::Send);
-    Ok(begin.chain([Step::Wait(Duration::from_secs(600))]).collect())
+fn endless(request: &Generate) -> Result<Vec<FakeStep>, pumex_serve::engine::Refusal> {
+    let begin = [started_event(request), piece(0, Phase::Content, "x", request)].into_iter().map(FakeStep::Send);
+    Ok(begin.chain([FakeStep::Wait(Duration::from_secs(600))]).collect())
 }
 
 #[test]
 fn requests_that_are_too_long_are_refused() {
-    let server = run(Fake::hello(), Settings { limits: Limits { body: 1000, ..limits() }, ..settings() });
+    let server =
+        run(FakeEngine::hello(), HttpSettings { limits: ConnectionLimits { body: 1000, ..limits() }, ..settings() });
     let (long, path) = ("x".repeat(20_000), format!("/{}", "x".repeat(9000)));
     assert_eq!(get(server.address, &path).status, 414);
     assert_eq!(send(server.address, "GET", "/health", &[("X-Long", &long)], b"").status, 431);
@@ -46,7 +47,7 @@ fn requests_that_are_too_long_are_refused() {
 
 #[test]
 fn a_body_in_chunks_is_read_and_closes_the_connection() {
-    let server = run(Fake::hello(), settings());
+    let server = run(FakeEngine::hello(), settings());
     let mut stream = connect(server.address);
     let head = request_text("POST", "/tokenize", &[("Transfer-Encoding", "chunked")], b"");
     stream.write_all(&[head.as_slice(), b"8\r\n{\"conten\r\n7\r\nt\":\"a\"}\r\n0\r\n\r\n"].concat()).unwrap();
@@ -56,7 +57,7 @@ fn a_body_in_chunks_is_read_and_closes_the_connection() {
 
 #[test]
 fn half_headers_are_cut_off_in_time_though_bytes_keep_coming() {
-    let server = run(Fake::hello(), short());
+    let server = run(FakeEngine::hello(), short());
     let mut stream = connect(server.address);
     stream.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
     let begun = Instant::now();
@@ -69,7 +70,7 @@ fn half_headers_are_cut_off_in_time_though_bytes_keep_coming() {
 
 #[test]
 fn a_connection_that_asks_nothing_is_closed() {
-    let server = run(Fake::hello(), short());
+    let server = run(FakeEngine::hello(), short());
     let mut stream = connect(server.address);
     assert!(stream.read(&mut [0; 100]).is_ok_and(|n| n == 0));
     // Between requests it stays for longer than headers may take.
@@ -83,7 +84,7 @@ fn a_connection_that_asks_nothing_is_closed() {
 
 #[test]
 fn half_a_body_is_refused_in_time() {
-    let server = run(Fake::hello(), short());
+    let server = run(FakeEngine::hello(), short());
     let mut stream = connect(server.address);
     stream.write_all(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"content\"").unwrap();
     let reply = read_reply(&mut stream).unwrap();
@@ -93,7 +94,7 @@ fn half_a_body_is_refused_in_time() {
 #[test]
 fn a_client_that_goes_away_cancels_its_request() {
     for stream in [true, false] {
-        let fake = Fake::with(endless);
+        let fake = FakeEngine::with(endless);
         let server = run(fake.clone(), settings());
         let mut client = connect(server.address);
         let body = json!({"messages": [{"role": "user", "content": "x"}], "stream": stream}).to_string();
@@ -110,19 +111,19 @@ fn a_client_that_reads_nothing_is_cut_off() {
     let flood = |request: &Generate| {
         let long = "x".repeat(1 << 20);
         let pieces = (0..64).map(|_| {
-            Step::Send(pumex_serve::engine::Event::Piece {
+            FakeStep::Send(pumex_serve::engine::Event::Piece {
                 answer: 0,
                 phase: Phase::Content,
                 text: long.clone(),
                 tokens: Vec::new(),
             })
         });
-        Ok(std::iter::once(Step::Send(started(request)))
+        Ok(std::iter::once(FakeStep::Send(started_event(request)))
             .chain(pieces)
-            .chain([Step::Wait(Duration::from_secs(600))])
+            .chain([FakeStep::Wait(Duration::from_secs(600))])
             .collect())
     };
-    let fake = Fake::with(flood);
+    let fake = FakeEngine::with(flood);
     let server = run(fake.clone(), short());
     let mut client = connect(server.address);
     let body = json!({"prompt": "x", "stream": true}).to_string();
@@ -132,8 +133,11 @@ fn a_client_that_reads_nothing_is_cut_off() {
 
 #[test]
 fn silent_streams_say_that_they_live() {
-    let fake = Fake::with(endless);
-    let server = run(fake, Settings { limits: Limits { ping: Duration::from_millis(20), ..limits() }, ..settings() });
+    let fake = FakeEngine::with(endless);
+    let server = run(
+        fake,
+        HttpSettings { limits: ConnectionLimits { ping: Duration::from_millis(20), ..limits() }, ..settings() },
+    );
     let mut client = connect(server.address);
     let body = json!({"prompt": "x", "stream": true}).to_string();
     client.write_all(&request_text("POST", "/completion", &[], body.as_bytes())).unwrap();
@@ -148,8 +152,8 @@ fn silent_streams_say_that_they_live() {
 
 #[test]
 fn only_so_many_connections_are_served_at_a_time() {
-    let limits = Limits { connections: 2, ..Limits::default() };
-    let server = run(Fake::with(endless), Settings { limits, ..settings() });
+    let limits = ConnectionLimits { connections: 2, ..ConnectionLimits::default() };
+    let server = run(FakeEngine::with(endless), HttpSettings { limits, ..settings() });
     let ask = |path: &str, body: &[u8]| {
         let mut stream = connect(server.address);
         let method = if body.is_empty() { "GET" } else { "POST" };
@@ -175,10 +179,13 @@ fn many_clients_at_once_each_get_their_own_answer() {
     let echo = |request: &Generate| {
         let pumex_serve::engine::Prompt::Parts(parts) = &request.prompt else { panic!("no text") };
         let pumex_serve::engine::PromptPart::Text(text) = &parts[0] else { panic!("no text") };
-        let end = crate::fake::finished(0, pumex_serve::engine::FinishReason::End);
-        Ok([started(request), piece(0, Phase::Content, text, request), end].into_iter().map(Step::Send).collect())
+        let end = crate::fake::finished_event(0, pumex_serve::engine::FinishReason::End);
+        Ok([started_event(request), piece(0, Phase::Content, text, request), end]
+            .into_iter()
+            .map(FakeStep::Send)
+            .collect())
     };
-    let server = run(Fake::with(echo), settings());
+    let server = run(FakeEngine::with(echo), settings());
     let clients: Vec<_> = (0..16)
         .map(|client| {
             let address = server.address;

@@ -1,9 +1,9 @@
 //! Pictures and sounds in bodies of all interfaces: what reaches the engine, and what is refused.
 
-use crate::client::{get, post, run, settings, Running};
-use crate::fake::Fake;
+use crate::client::{get, post, run, settings, RunningServer};
+use crate::fake::FakeEngine;
 use pumex_serve::engine::{Generate, Medium, MediumKind, Prompt, PromptPart, MEDIA_MARK};
-use pumex_serve::http::{Limits, Settings};
+use pumex_serve::http::{ConnectionLimits, HttpSettings};
 use serde_json::{json, Value};
 use MediumKind::{Picture, Sound};
 
@@ -35,7 +35,7 @@ fn item(parts: Value) -> Value {
 }
 
 /// What the engine was asked for: texts with their marks, and media.
-fn shown(request: &Generate) -> (String, Vec<Medium>) {
+fn engine_request(request: &Generate) -> (String, Vec<Medium>) {
     let text = |part: &PromptPart| match part {
         PromptPart::Text(text) => text.clone(),
         PromptPart::Token(id) => format!("[{id}]"),
@@ -56,9 +56,9 @@ fn shown(request: &Generate) -> (String, Vec<Medium>) {
 }
 
 /// Path, body, what the engine sees of texts, and its media's kinds and fields.
-type Row = (&'static str, Value, &'static str, Vec<(MediumKind, &'static str)>);
+type MediaCase = (&'static str, Value, &'static str, Vec<(MediumKind, &'static str)>);
 
-fn right() -> Vec<Row> {
+fn right() -> Vec<MediaCase> {
     let picture = |url: &str| json!({"type": "image_url", "image_url": {"url": url, "detail": "high"}});
     let text = |text: &str| json!({"type": "text", "text": text});
     let sound = json!({"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}});
@@ -136,12 +136,12 @@ fn right() -> Vec<Row> {
 
 #[test]
 fn media_reach_the_engine_in_order_and_a_mark_stands_for_each() {
-    let fake = Fake::takes(true, true);
+    let fake = FakeEngine::takes(true, true);
     let server = run(fake.clone(), settings());
     for (path, body, texts, media) in right() {
         let reply = post(server.address, path, &body);
         assert_eq!(reply.status, 200, "{path} {body}: {}", reply.text());
-        let (found, list) = shown(&fake.last());
+        let (found, list) = engine_request(&fake.last());
         assert_eq!(found, texts, "{path} {body}");
         let each: Vec<(MediumKind, &str)> = list.iter().map(|m| (m.kind, m.field.as_str())).collect();
         assert_eq!(each, media, "{path} {body}");
@@ -154,14 +154,14 @@ fn media_reach_the_engine_in_order_and_a_mark_stands_for_each() {
 
 #[test]
 fn a_low_detail_bounds_the_tokens_of_its_picture_alone() {
-    let fake = Fake::takes(true, false);
+    let fake = FakeEngine::takes(true, false);
     let server = run(fake.clone(), settings());
     let url = data("image/png", PNG);
     let parts = json!([{"type": "image_url", "image_url": {"url": url, "detail": "low"}},
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "input_image", "image_url": url, "detail": "low"}]);
     assert_eq!(post(server.address, CHAT, &user(parts)).status, 200);
-    let bounds: Vec<Option<usize>> = shown(&fake.last()).1.iter().map(|m| m.max_tokens).collect();
+    let bounds: Vec<Option<usize>> = engine_request(&fake.last()).1.iter().map(|m| m.max_tokens).collect();
     assert!(bounds[0].is_some_and(|n| n > 0) && bounds[1].is_none() && bounds[2] == bounds[0], "{bounds:?}");
 }
 
@@ -261,7 +261,7 @@ fn wrong() -> Vec<(&'static str, Value, &'static str, &'static str)> {
 
 #[test]
 fn media_that_are_wrong_are_refused_by_their_field() {
-    let server = run(Fake::takes(true, true), settings());
+    let server = run(FakeEngine::takes(true, true), settings());
     for (path, body, says, field) in wrong() {
         let reply = post(server.address, path, &body);
         let (text, error) = (reply.text(), reply.json());
@@ -277,7 +277,7 @@ fn media_that_are_wrong_are_refused_by_their_field() {
 #[test]
 fn models_are_sent_only_what_they_take() {
     for (vision, audio) in [(false, false), (true, false), (false, true)] {
-        let fake = Fake::takes(vision, audio);
+        let fake = FakeEngine::takes(vision, audio);
         let server = run(fake.clone(), settings());
         for (path, body, _, media) in right() {
             let takes = media.iter().all(|(kind, _)| if *kind == Picture { vision } else { audio });
@@ -304,7 +304,7 @@ fn models_are_sent_only_what_they_take() {
 
 #[test]
 fn tokens_are_counted_and_templates_applied_with_media() {
-    let server = run(Fake::takes(true, true), settings());
+    let server = run(FakeEngine::takes(true, true), settings());
     let image = json!({"type": "image_url", "image_url": {"url": data("image/png", PNG)}});
     let source = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}});
     let bad = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,?"}});
@@ -324,17 +324,17 @@ fn media_are_bounded_in_number_and_bytes_and_what_they_take_is_given_back() {
         user(vec![json!({"type": "image_url", "image_url": {"url": url}}); count].into())
     };
     let long = "AAAA".repeat(10_000);
-    let limits = Limits { media: 2, medium: 20_000, ..Limits::default() };
-    let server = run(Fake::takes(true, true), Settings { limits, ..settings() });
+    let limits = ConnectionLimits { media: 2, medium: 20_000, ..ConnectionLimits::default() };
+    let server = run(FakeEngine::takes(true, true), HttpSettings { limits, ..settings() });
     for (body, says) in [(parts(3, PNG), "at most 2 media"), (parts(1, &long), "at most 20000 bytes")] {
         let reply = post(server.address, CHAT, &body);
         assert!(reply.status == 400 && reply.text().contains(says), "{}", reply.text());
     }
     assert_eq!(post(server.address, CHAT, &parts(2, PNG)).status, 200);
     // Room for one such request, and not for more of what it holds.
-    let limits = Limits { room: 200_000, ..Limits::default() };
-    let fake = Fake::takes(true, true);
-    let server = run(fake.clone(), Settings { limits, ..settings() });
+    let limits = ConnectionLimits { room: 200_000, ..ConnectionLimits::default() };
+    let fake = FakeEngine::takes(true, true);
+    let server = run(fake.clone(), HttpSettings { limits, ..settings() });
     for _ in 0..8 {
         assert_eq!(post(server.address, CHAT, &parts(1, &long)).status, 200);
         // What the engine holds, it holds room for.
@@ -353,17 +353,17 @@ fn other_servers_and_files_are_asked_only_where_flags_say_so_and_only_in_public(
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("a.png"), png()).unwrap();
     let body = |url: &str| user(json!([{"type": "image_url", "image_url": {"url": url}}]));
-    let refused = |server: &Running, url: &str, says: &str| {
+    let refused = |server: &RunningServer, url: &str, says: &str| {
         let reply = post(server.address, CHAT, &body(url));
         assert!(reply.status == 400 && reply.text().contains(says), "{url}: {} {}", reply.status, reply.text());
         assert_eq!(reply.json()["error"]["param"], "messages[0].content[0].image_url.url");
     };
-    let closed = run(Fake::takes(true, true), settings());
+    let closed = run(FakeEngine::takes(true, true), settings());
     refused(&closed, &url, "started with --allow-remote-media");
     refused(&closed, "https://example.org/a.png", "started with --allow-remote-media");
     refused(&closed, "file:///a.png", "started with --media-path");
-    let fake = Fake::takes(true, true);
-    let both = Settings { remote_media: true, media_path: Some(folder.clone()), ..settings() };
+    let fake = FakeEngine::takes(true, true);
+    let both = HttpSettings { remote_media: true, media_path: Some(folder.clone()), ..settings() };
     let open = run(fake.clone(), both);
     refused(&open, &url, "not at a public address");
     refused(&open, "http://localhost/a.png", "not at a public address");
@@ -372,9 +372,9 @@ fn other_servers_and_files_are_asked_only_where_flags_say_so_and_only_in_public(
     refused(&open, "file:///etc/passwd", "found none");
     assert!(listener.accept().is_err(), "somebody connected");
     assert_eq!(post(open.address, CHAT, &body("file:///a.png")).status, 200);
-    assert_eq!(shown(&fake.last()).1[0].bytes.as_ref(), png());
+    assert_eq!(engine_request(&fake.last()).1[0].bytes.as_ref(), png());
     let source = json!({"type": "image", "source": {"type": "url", "url": "file:///a.png"}});
     assert_eq!(post(open.address, "/v1/messages", &user(json!([source]))).status, 200);
-    assert_eq!(shown(&fake.last()).1[0].bytes.as_ref(), png());
+    assert_eq!(engine_request(&fake.last()).1[0].bytes.as_ref(), png());
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -2,13 +2,13 @@
 
 use crate::bodies::Bytes;
 use crate::client::settings;
-use crate::fake::Fake;
+use crate::fake::FakeEngine;
 use pumex_serve::http::Endpoints;
 use std::collections::BTreeMap;
 
 #[test]
 fn no_body_makes_the_server_fail() {
-    let endpoints = Endpoints::new(Fake::hello(), settings()).unwrap();
+    let endpoints = Endpoints::new(FakeEngine::hello(), settings()).unwrap();
     let mut seen: BTreeMap<u16, usize> = BTreeMap::new();
     let mut state = 1u64;
     let rounds = if std::env::var_os("PUMEX_TEST_ALL").is_some_and(|all| all == "1") { 400_000 } else { 4000 };

@@ -1,16 +1,16 @@
 //! Several models: which one a request means, and what happens to them.
 
 use crate::client::{connect, get, post, read_reply, request_text, run, send, settings};
-use crate::fake::{properties, Fake};
-use pumex_serve::engine::{Change, ModelState, Router};
-use pumex_serve::http::Settings;
+use crate::fake::{properties, FakeEngine};
+use pumex_serve::engine::{ModelChange, ModelState, Router};
+use pumex_serve::http::HttpSettings;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
 
 /// One that has a second model, which is not loaded.
-fn several(autoload: bool) -> Arc<Fake> {
-    let fake = Fake::hello();
+fn several(autoload: bool) -> Arc<FakeEngine> {
+    let fake = FakeEngine::hello();
     *fake.router.lock().unwrap() = Some(Router { most: 3, autoload });
     let mut offers = fake.offers.lock().unwrap();
     let mut second = offers[0].clone();
@@ -54,7 +54,7 @@ fn properties_without_a_model_are_the_routers_and_a_model_that_was_never_loaded_
 
 #[test]
 fn what_a_model_counted_is_told_while_it_sleeps() {
-    let server = run(several(true), Settings { metrics: true, ..settings() });
+    let server = run(several(true), HttpSettings { metrics: true, ..settings() });
     let counted = |query: &str| {
         let text = get(server.address, &format!("/metrics{query}")).text();
         text.lines().find_map(|line| line.strip_prefix("llamacpp:prompt_tokens_total ")?.parse().ok())
@@ -104,7 +104,7 @@ fn listeners_hear_what_happens_to_models_and_do_not_hold_up_the_end() {
     let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     assert!(head[0].contains("200") && head.iter().any(|line| line.contains("text/event-stream")), "{head:?}");
     let tell = |change| fake.changes.send(change).unwrap();
-    let state = |state, failure: Option<&str>| Change::State {
+    let state = |state, failure: Option<&str>| ModelChange::State {
         model: "m".into(),
         state,
         failure: failure.map(String::from),
@@ -113,8 +113,8 @@ fn listeners_hear_what_happens_to_models_and_do_not_hold_up_the_end() {
     tell(state(ModelState::Loading, None));
     tell(state(ModelState::Loaded, None));
     tell(state(ModelState::Failed, Some("why")));
-    tell(Change::Removed { model: "m".into() });
-    tell(Change::Reloaded);
+    tell(ModelChange::Removed { model: "m".into() });
+    tell(ModelChange::Reloaded);
     let mut data = lines.filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
     let status = |status: &str| json!({"model": "m", "event": "model_status", "data": {"status": status}});
     assert_eq!(data.next(), Some(status("loading")));

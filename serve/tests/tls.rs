@@ -3,8 +3,8 @@
 //! The certificate in `tests/data` is its own root, for localhost, and lasts a hundred years; nobody trusts it but these tests.
 
 use crate::client::{connect, read_reply, request_text, run, settings};
-use crate::fake::Fake;
-use pumex_serve::http::{Server, Settings, Tls};
+use crate::fake::FakeEngine;
+use pumex_serve::http::{HttpSettings, Server, Tls};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-fn secured(certificate: &str, key: &str) -> Settings {
-    Settings { tls: Some(Tls { certificate: data(certificate), key: data(key) }), ..settings() }
+fn tls_settings(certificate: &str, key: &str) -> HttpSettings {
+    HttpSettings { tls: Some(Tls { certificate: data(certificate), key: data(key) }), ..settings() }
 }
 
 /// A client that trusts the certificate, or nobody.
@@ -32,7 +32,7 @@ fn client(trusts: bool) -> Arc<ClientConfig> {
 
 #[test]
 fn requests_are_served_behind_the_certificate_and_not_without_a_handshake() {
-    let server = run(Fake::hello(), secured("certificate.pem", "key.pem"));
+    let server = run(FakeEngine::hello(), tls_settings("certificate.pem", "key.pem"));
     assert!(server.addresses[0].to_string().starts_with("https://"), "{}", server.addresses[0]);
     let name = ServerName::try_from("localhost").unwrap();
     let session = |trusts| ClientConnection::new(client(trusts), name.clone()).unwrap();
@@ -64,7 +64,7 @@ fn files_that_are_no_pair_are_refused_by_name() {
         ("key.pem", "key.pem", "key.pem"),
         ("certificate.pem", "other-key.pem", "certificate.pem"),
     ] {
-        let error = Server::bind(Fake::hello(), secured(certificate, key)).err().map(|e| e.to_string());
+        let error = Server::bind(FakeEngine::hello(), tls_settings(certificate, key)).err().map(|e| e.to_string());
         assert!(error.as_ref().is_some_and(|e| e.contains(expected)), "{certificate}, {key}: {error:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Sounds in forms: what a model is asked for, and the shapes of what it answers.
 
-use crate::client::{run, send, settings, Reply, Running};
-use crate::fake::Fake;
+use crate::client::{run, send, settings, RunningServer, ServerReply};
+use crate::fake::FakeEngine;
 use pumex_serve::engine::{MediumKind, Prompt, MEDIA_MARK};
 use serde_json::json;
 
@@ -9,7 +9,7 @@ const PATH: &str = "/v1/audio/transcriptions";
 const WAV: &[u8] = b"RIFF\0\0\0\0WAVEfmt \r\n--";
 
 /// Sends a form of these fields, of which the file is one.
-fn ask(server: &Running, fields: &[(&str, &[u8])]) -> Reply {
+fn ask(server: &RunningServer, fields: &[(&str, &[u8])]) -> ServerReply {
     let mut body = Vec::new();
     for (name, bytes) in fields {
         let file = if *name == "file" { "; filename=\"a.wav\"\r\nContent-Type: audio/wav" } else { "" };
@@ -22,7 +22,7 @@ fn ask(server: &Running, fields: &[(&str, &[u8])]) -> Reply {
 
 #[test]
 fn a_sound_is_written_down_by_a_model_that_hears() {
-    let fake = Fake::takes(false, true);
+    let fake = FakeEngine::takes(false, true);
     let server = run(fake.clone(), settings());
     let fields: [(&str, &[u8]); 5] = [
         ("file", WAV),
@@ -58,7 +58,7 @@ fn a_sound_is_written_down_by_a_model_that_hears() {
 
 #[test]
 fn forms_that_are_wrong_are_refused_by_their_field() {
-    let server = run(Fake::takes(true, true), settings());
+    let server = run(FakeEngine::takes(true, true), settings());
     let table: &[(&str, &[u8], &str)] = &[
         ("response_format", b"srt", "response_format"),
         ("timestamp_granularities[]", b"word", "timestamp_granularities[]"),
@@ -82,6 +82,6 @@ fn forms_that_are_wrong_are_refused_by_their_field() {
     }
     let json = send(server.address, "POST", PATH, &[("Content-Type", "application/json")], b"{}");
     assert!(json.status == 400 && json.text().contains("multipart/form-data"), "{}", json.text());
-    let deaf = ask(&run(Fake::takes(true, false), settings()), &[("file", WAV)]);
+    let deaf = ask(&run(FakeEngine::takes(true, false), settings()), &[("file", WAV)]);
     assert!(deaf.status == 400 && deaf.text().contains("audio input is not supported"), "{}", deaf.text());
 }

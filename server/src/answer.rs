@@ -5,37 +5,37 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pumex_chat::reply::Event as Read;
-use pumex_dialogue::grammar::Constrained;
-use pumex_dialogue::{Reply, Style};
+use pumex_dialogue::grammar::GrammarMask;
+use pumex_dialogue::{ReplyReader, Style};
 use pumex_engine::conversation::Constraint;
 use pumex_gguf::Result;
-use pumex_serve::engine::{Event, FinishReason, Phase, Piece, Switch, TokenLogprob};
+use pumex_serve::engine::{Event, FinishReason, GeneratedToken, Phase, RequestSwitch, TokenLogprob};
 use pumex_step::sample::{logprobs, Allowed, Logprobs, Sampler};
 use pumex_text::{Characters, Stops, Tokenizer};
 
 /// How ids become what is told.
-pub enum Form {
+pub enum OutputForm {
     /// Text up to what ends it.
     Plain(Characters, Stops),
     /// A reply of a conversation, in the model's style.
-    Chat(Box<Reply>, Arc<Style>),
+    Chat(Box<ReplyReader>, Arc<Style>),
 }
 
 /// What a reply may reason.
 #[derive(Clone, Debug, Default)]
-pub struct Budget {
+pub struct ReasoningBudget {
     /// Most tokens; none: any number.
     pub most: Option<usize>,
     /// Text and ids that end it.
     pub close: (String, Vec<u32>),
     /// Ends it whenever that is asked for.
-    pub end: Option<Switch>,
+    pub end: Option<RequestSwitch>,
 }
 
-impl Budget {
+impl ReasoningBudget {
     /// Whether reasoning of so many tokens is to end.
     fn is_over(&self, reasoned: usize) -> bool {
-        self.most.is_some_and(|most| reasoned >= most) || self.end.as_ref().is_some_and(Switch::is_set)
+        self.most.is_some_and(|most| reasoned >= most) || self.end.as_ref().is_some_and(RequestSwitch::is_set)
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Answer {
     pub limit: Option<usize>,
     /// Tokens so far.
     pub generated: usize,
-    /// Of them, those of reasoning.
+    /// Tokens of reasoning among them.
     pub reasoned: usize,
     /// Whether a line break came.
     pub has_new_line: bool,
@@ -72,36 +72,36 @@ pub struct Answer {
     pub most_ms: Option<u64>,
     /// Whether it is of the sampler's own chances, after its chain, that probabilities are told.
     pub after_chain: bool,
-    form: Form,
-    constraint: Option<Constrained>,
-    budget: Budget,
+    form: OutputForm,
+    constraint: Option<GrammarMask>,
+    budget: ReasoningBudget,
     ignore_ends: bool,
     ends: Ends,
     calls: usize,
     /// What is told of the prompt; none: nothing is.
-    prompt: Option<Told>,
+    prompt: Option<PromptLogprobs>,
     /// Tokens whose text waits.
-    pending: Vec<Piece>,
+    pending: Vec<GeneratedToken>,
     phase: Phase,
     /// Probabilities of the id chosen last.
     noted: Option<(f32, Vec<(u32, f32)>)>,
 }
 
 /// What an answer is made with.
-pub struct Plan {
+pub struct AnswerPlan {
     /// Chooses ids; has seen the prompt.
     pub sampler: Sampler,
     /// How ids become what is told.
-    pub form: Form,
+    pub form: OutputForm,
     /// What the answer is within, but for its reasoning.
-    pub constraint: Option<Constrained>,
+    pub constraint: Option<GrammarMask>,
     /// Reasoning.
-    pub budget: Budget,
+    pub budget: ReasoningBudget,
     /// Most tokens.
     pub limit: Option<usize>,
     /// Most milliseconds.
     pub most_ms: Option<u64>,
-    /// See [`Answer::after_chain`].
+    /// Whether log-probabilities are those after the chain: see [`Answer::after_chain`].
     pub after_chain: bool,
     /// Whether ids that end answers are none.
     pub ignore_ends: bool,
@@ -123,7 +123,7 @@ pub struct Ends {
 }
 
 /// What is told of a prompt: at each position the log-probability of the id that stands there, and the best ids'.
-struct Told {
+struct PromptLogprobs {
     most: usize,
     at: Vec<Option<(f32, Best)>>,
 }
@@ -149,7 +149,7 @@ fn call_name() -> String {
 
 impl Answer {
     /// An answer that has not begun.
-    pub fn new(number: usize, plan: Plan) -> Answer {
+    pub fn new(number: usize, plan: AnswerPlan) -> Answer {
         Answer {
             number,
             sampler: plan.sampler,
@@ -167,7 +167,7 @@ impl Answer {
             ignore_ends: plan.ignore_ends,
             ends: plan.ends,
             calls: 0,
-            prompt: plan.prompt.map(|(most, len)| Told { most, at: vec![None; len] }),
+            prompt: plan.prompt.map(|(most, len)| PromptLogprobs { most, at: vec![None; len] }),
             pending: Vec::new(),
             phase: Phase::Content,
             noted: None,
@@ -200,23 +200,23 @@ impl Answer {
         let piece = |(id, noted): (&u32, Option<(f32, Best)>)| {
             let (logprob, best) = noted.map_or((None, Vec::new()), |(own, best)| (Some(own), best));
             let top = best.into_iter().map(|(id, logprob)| TokenLogprob { id, bytes: bytes(id), logprob }).collect();
-            Piece { id: *id, bytes: bytes(*id), logprob, top }
+            GeneratedToken { id: *id, bytes: bytes(*id), logprob, top }
         };
         out.push(Event::Prompt { tokens: ids.iter().zip(told.at).map(piece).collect() });
     }
 
     fn is_reasoning(&self) -> bool {
-        matches!(&self.form, Form::Chat(reply, _) if reply.is_reasoning())
+        matches!(&self.form, OutputForm::Chat(reply, _) if reply.is_reasoning())
     }
 
     /// Which ids may come next.
     ///
     /// # Errors
     /// None may.
-    pub fn allowed(&mut self) -> Result<Allowed> {
+    pub fn allowed_ids(&mut self) -> Result<Allowed> {
         let free = self.is_reasoning();
         let these = match &mut self.constraint {
-            Some(constraint) if !free => Some(constraint.allowed()?),
+            Some(constraint) if !free => Some(constraint.allowed_ids()?),
             _ => None,
         };
         if self.generated >= self.ends.least {
@@ -242,7 +242,7 @@ impl Answer {
     }
 
     fn is_end(&self, tokenizer: &Tokenizer, id: u32) -> bool {
-        let end = tokenizer.is_end(id) || matches!(&self.form, Form::Chat(_, style) if style.is_end(id));
+        let end = tokenizer.is_end(id) || matches!(&self.form, OutputForm::Chat(_, style) if style.is_end(id));
         self.ends.own.contains(&id) || (end && !self.ignore_ends && !self.sampler.is_banned(id))
     }
 
@@ -264,11 +264,11 @@ impl Answer {
         self.generated += 1;
         self.reasoned += usize::from(reasoning);
         if self.is_end(tokenizer, id) {
-            if let Form::Chat(reply, style) = &mut self.form {
-                let events = reply.push(style.seen(tokenizer, id));
+            if let OutputForm::Chat(reply, style) = &mut self.form {
+                let events = reply.push(style.visible_bytes(tokenizer, id));
                 self.tell(events, out);
             }
-            return Ok(Next::Over(self.ended()));
+            return Ok(Next::Over(self.natural_finish()));
         }
         self.sampler.accept(id);
         let piece = self.piece(tokenizer, id);
@@ -279,7 +279,7 @@ impl Answer {
             return Ok(Next::Over(FinishReason::Stop(stop)));
         }
         if self.constraint.as_ref().is_some_and(|c| c.is_over()) && !self.is_reasoning() {
-            return Ok(Next::Over(self.ended()));
+            return Ok(Next::Over(self.natural_finish()));
         }
         let late = self.most_ms.is_some_and(|ms| self.has_new_line && (now - first).as_millis() >= u128::from(ms));
         if late || self.limit.is_some_and(|limit| self.generated >= limit) {
@@ -297,7 +297,7 @@ impl Answer {
     }
 
     /// The model ended it.
-    fn ended(&self) -> FinishReason {
+    fn natural_finish(&self) -> FinishReason {
         if self.calls > 0 {
             FinishReason::ToolCalls
         } else {
@@ -305,7 +305,7 @@ impl Answer {
         }
     }
 
-    fn piece(&mut self, tokenizer: &Tokenizer, id: u32) -> Piece {
+    fn piece(&mut self, tokenizer: &Tokenizer, id: u32) -> GeneratedToken {
         let bytes = |id: u32| tokenizer.piece(id).to_vec();
         let logprobs = self.sampler.take_logprobs().pop();
         let top = |all: Vec<(u32, f32)>| {
@@ -318,13 +318,13 @@ impl Answer {
             }
             (None, None) => (None, Vec::new()),
         };
-        Piece { id, bytes: bytes(id), logprob, top }
+        GeneratedToken { id, bytes: bytes(id), logprob, top }
     }
 
     /// Reads a token's bytes; the text that ends the answer, if it came.
     fn read(&mut self, bytes: &[u8], tokenizer: &Tokenizer, id: u32, out: &mut Vec<Event>) -> Option<String> {
         match &mut self.form {
-            Form::Plain(characters, stops) => {
+            OutputForm::Plain(characters, stops) => {
                 let text = characters.push(bytes);
                 self.has_new_line |= text.contains('\n');
                 let passed = stops.push(&text);
@@ -332,9 +332,9 @@ impl Answer {
                 self.give(Phase::Content, passed.text, out);
                 stop
             }
-            Form::Chat(reply, style) => {
-                let events = reply.push(style.seen(tokenizer, id));
-                let stop = reply.stopped().map(str::to_string);
+            OutputForm::Chat(reply, style) => {
+                let events = reply.push(style.visible_bytes(tokenizer, id));
+                let stop = reply.stop_text().map(str::to_string);
                 self.tell(events, out);
                 stop
             }
@@ -343,7 +343,7 @@ impl Answer {
 
     /// Reads text that no token stands for.
     fn push_text(&mut self, bytes: &[u8], out: &mut Vec<Event>) {
-        if let Form::Chat(reply, _) = &mut self.form {
+        if let OutputForm::Chat(reply, _) = &mut self.form {
             let events = reply.push(bytes);
             self.tell(events, out);
         }
@@ -396,12 +396,12 @@ impl Answer {
     pub fn finish(&mut self, reason: FinishReason, out: &mut Vec<Event>) -> FinishReason {
         if !matches!(reason, FinishReason::Stop(_)) {
             match &mut self.form {
-                Form::Plain(characters, stops) => {
+                OutputForm::Plain(characters, stops) => {
                     let mut rest = stops.push(&characters.flush()).text;
                     rest.push_str(&stops.flush());
                     self.give(Phase::Content, rest, out);
                 }
-                Form::Chat(reply, _) => {
+                OutputForm::Chat(reply, _) => {
                     let is_cut = matches!(reason, FinishReason::Length | FinishReason::ContextFull);
                     let events = if is_cut { reply.cut() } else { reply.finish() };
                     self.tell(events, out);
@@ -413,7 +413,7 @@ impl Answer {
             }
         }
         match reason {
-            FinishReason::End => self.ended(),
+            FinishReason::End => self.natural_finish(),
             other => other,
         }
     }

@@ -24,7 +24,7 @@ pub struct Wish<'a> {
 
 /// What the small model holds of a slot's answer.
 #[derive(Clone, Debug, Default)]
-struct Held {
+struct DraftSequence {
     serial: u64,
     ids: Vec<u32>,
     /// So many of them are known to be the answer's.
@@ -32,9 +32,9 @@ struct Held {
 }
 
 /// A small model at work for a large one: a sequence for each slot.
-pub struct Draft<'r> {
+pub struct DraftRunner<'r> {
     runner: &'r mut dyn Runner,
-    held: Vec<Held>,
+    held: Vec<DraftSequence>,
 }
 
 /// Refuses a small model whose ids mean something else.
@@ -57,10 +57,10 @@ pub fn check(large: &Tokenizer, small: &Tokenizer) -> Result<()> {
     }
 }
 
-impl<'r> Draft<'r> {
+impl<'r> DraftRunner<'r> {
     /// On a runner with a sequence for each of so many slots.
-    pub fn new(runner: &'r mut dyn Runner, slots: usize) -> Draft<'r> {
-        Draft { runner, held: vec![Held::default(); slots] }
+    pub fn new(runner: &'r mut dyn Runner, slots: usize) -> DraftRunner<'r> {
+        DraftRunner { runner, held: vec![DraftSequence::default(); slots] }
     }
 
     /// Positions that it may hold of an answer.
@@ -115,7 +115,7 @@ impl<'r> Draft<'r> {
     fn agree(&mut self, wish: &Wish<'_>) -> usize {
         let held = &mut self.held[wish.slot];
         if held.serial != wish.serial {
-            *held = Held { serial: wish.serial, ..Held::default() };
+            *held = DraftSequence { serial: wish.serial, ..DraftSequence::default() };
         }
         let behind = wish.ids.get(held.sure..).unwrap_or_default();
         let same = held.sure + held.ids.iter().zip(behind).take_while(|(a, b)| a == b).count();

@@ -1,11 +1,13 @@
 //! Texts to vectors and scores on a runner of their own. Calls that wait together share steps.
 
-use super::loaded::Loaded;
-use super::refusal::{failed, invalid, refusal, too_long, wrong};
-use super::shared::Shared;
-use pumex_dialogue::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
+use super::loaded_model::LoadedModel;
+use super::model_status::ModelStatus;
+use super::refusal::{engine_failure, invalid, refusal, too_long, wrong};
+use pumex_dialogue::embedding::{check, embed, normalize_vector, pair, ClassifierHead, Pooling, Steps};
 use pumex_gguf::Result;
-use pumex_serve::engine::{self, Embed, Embedded, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank, Scores};
+use pumex_serve::engine::{
+    self, Embed, EmbeddingResult, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank, ScoreSender,
+};
 use pumex_step::Runner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -16,7 +18,7 @@ use std::time::Instant;
 pub const MOST_TEXTS: u32 = 64;
 
 /// What a call's texts become: vectors of each.
-pub type Vectors = Vec<Vec<Vec<f32>>>;
+pub type TextVectors = Vec<Vec<Vec<f32>>>;
 
 /// A call: ids of each text, and how their rows become vectors.
 pub struct Call {
@@ -25,42 +27,42 @@ pub struct Call {
     /// Pooling.
     pub pooling: Pooling,
     /// Where what they become goes.
-    pub reply: Reply,
+    pub reply: EmbeddingReply,
     /// Its place in the queue.
-    pub place: Place,
+    pub place: QueueSlot,
 }
 
 /// Where what texts become goes.
-pub enum Reply {
+pub enum EmbeddingReply {
     /// Vectors, scaled as asked for.
-    Vectors(engine::Vectors, Option<i32>),
+    Vectors(engine::VectorSender, Option<i32>),
     /// Scores.
-    Scores(Scores),
+    Scores(ScoreSender),
 }
 
-impl Reply {
+impl EmbeddingReply {
     fn is_gone(&self) -> bool {
         match self {
-            Reply::Vectors(to, _) => to.is_closed(),
-            Reply::Scores(to) => to.is_closed(),
+            EmbeddingReply::Vectors(to, _) => to.is_closed(),
+            EmbeddingReply::Scores(to) => to.is_closed(),
         }
     }
 }
 
 /// A place in the queue, counted until it is dropped.
-pub struct Place {
-    shared: Arc<Shared>,
+pub struct QueueSlot {
+    shared: Arc<ModelStatus>,
     begun: Instant,
 }
 
-impl Place {
+impl QueueSlot {
     /// A place among at most so many; how many there are, where none is free.
     ///
     /// # Errors
     /// A full queue.
-    pub fn take(shared: &Arc<Shared>, most: usize) -> std::result::Result<Place, usize> {
+    pub fn take(shared: &Arc<ModelStatus>, most: usize) -> std::result::Result<QueueSlot, usize> {
         let waiting = shared.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Place { shared: shared.clone(), begun: Instant::now() };
+        let place = QueueSlot { shared: shared.clone(), begun: Instant::now() };
         if waiting >= most {
             shared.view().metrics.requests_refused += 1;
             return Err(waiting);
@@ -69,7 +71,7 @@ impl Place {
     }
 
     /// Counts what came of it.
-    fn over(&self, tokens: usize, is_good: bool) {
+    fn count_result(&self, tokens: usize, is_good: bool) {
         let metrics = &mut self.shared.view().metrics;
         metrics.steps += 1;
         metrics.prompt_tokens += tokens as u64;
@@ -82,7 +84,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.shared.view().idle_since = Some(Instant::now());
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -91,14 +93,14 @@ impl Drop for Place {
 
 impl Call {
     /// Tells who asked, who may have gone.
-    pub fn tell(self, found: std::result::Result<Vectors, Refusal>, lens: &[usize]) {
+    pub fn tell(self, found: std::result::Result<TextVectors, Refusal>, lens: &[usize]) {
         let tokens: usize = lens.iter().sum();
-        self.place.over(tokens, found.is_ok());
+        self.place.count_result(tokens, found.is_ok());
         match self.reply {
-            Reply::Vectors(to, normalize) => {
-                let _ = to.send(found.map(|found| scaled(found, lens, self.pooling, normalize)));
+            EmbeddingReply::Vectors(to, normalize) => {
+                let _ = to.send(found.map(|found| pool_and_normalize(found, lens, self.pooling, normalize)));
             }
-            Reply::Scores(to) => {
+            EmbeddingReply::Scores(to) => {
                 let score = |of: Vec<Vec<f32>>| of.first().and_then(|scores| scores.first()).copied().unwrap_or(0.0);
                 let _ = to.send(found.map(|found| (found.into_iter().map(score).collect(), tokens)));
             }
@@ -110,7 +112,7 @@ impl Call {
 ///
 /// # Errors
 /// The runner's.
-pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Result<()> {
+pub fn serve(runner: &mut dyn Runner, head: &ClassifierHead, calls: &Receiver<Call>) -> Result<()> {
     let mut next = None;
     while let Some(first) = next.take().or_else(|| calls.recv().ok()) {
         let mut together = vec![first];
@@ -131,11 +133,11 @@ pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Re
         for (call, count) in together.into_iter().zip(counts) {
             let told = match &mut found {
                 Ok(found) => {
-                    let own: Vectors = found.by_ref().take(count).collect();
+                    let own: TextVectors = found.by_ref().take(count).collect();
                     let checked = own.iter().try_for_each(|of| check(of));
                     checked.map(|()| own).map_err(|error| refusal(RefusalKind::Failed, error.to_string()))
                 }
-                Err(error) => Err(failed(error)),
+                Err(error) => Err(engine_failure(error)),
             };
             let (own, rest) = lens.split_at(count);
             call.tell(told, own);
@@ -160,7 +162,7 @@ fn gather(together: &mut Vec<Call>, calls: &Receiver<Call>) -> Option<Call> {
     None
 }
 
-impl Loaded {
+impl LoadedModel {
     fn whole(&self, ids: Vec<u32>) -> std::result::Result<Vec<u32>, Refusal> {
         let most = self.n_ctx();
         match ids.len() {
@@ -225,11 +227,18 @@ impl Loaded {
 }
 
 /// Vectors as a request wants them.
-fn scaled(vectors: Vectors, lens: &[usize], pooling: Pooling, normalize: Option<i32>) -> Vec<Embedded> {
+fn pool_and_normalize(
+    vectors: TextVectors,
+    lens: &[usize],
+    pooling: Pooling,
+    normalize: Option<i32>,
+) -> Vec<EmbeddingResult> {
     let p = normalize.unwrap_or(if pooling == Pooling::None { -1 } else { 2 });
-    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, p) };
+    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalize_vector(v, p) };
     let texts = vectors.into_iter().zip(lens);
-    texts.map(|(all, tokens)| Embedded { vectors: all.into_iter().map(scale).collect(), tokens: *tokens }).collect()
+    texts
+        .map(|(all, tokens)| EmbeddingResult { vectors: all.into_iter().map(scale).collect(), tokens: *tokens })
+        .collect()
 }
 
 /// The library's name of a pooling.
@@ -252,10 +261,10 @@ mod tests {
     #[test]
     fn calls_that_wait_go_together_up_to_what_a_step_has_room_for() {
         let (to, from) = channel();
-        let shared = Arc::new(Shared::new((1, 8), Vec::new()));
+        let shared = Arc::new(ModelStatus::new((1, 8), Vec::new()));
         let call = |texts: usize, pooling| {
-            let place = Place::take(&shared, 9).unwrap_or_else(|n| panic!("{n} wait"));
-            Call { texts: vec![vec![1]; texts], pooling, reply: Reply::Scores(oneshot::channel().0), place }
+            let place = QueueSlot::take(&shared, 9).unwrap_or_else(|n| panic!("{n} wait"));
+            Call { texts: vec![vec![1]; texts], pooling, reply: EmbeddingReply::Scores(oneshot::channel().0), place }
         };
         for (texts, pooling) in [(2, Pooling::Mean), (61, Pooling::Mean), (1, Pooling::Mean), (1, Pooling::Last)] {
             to.send(call(texts, pooling)).unwrap();

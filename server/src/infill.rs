@@ -1,12 +1,12 @@
 //! Prompts for what stands between two texts.
 
-use super::loaded::Loaded;
+use super::loaded_model::LoadedModel;
 use super::refusal::{refusal, wrong};
-use super::request::Prompted;
+use super::request::PromptRequest;
 use pumex_serve::engine::{Refusal, RefusalKind};
 
 /// Ids of a prompt's parts, without marks.
-struct Parts {
+struct InfillIds {
     /// Other files, marks included.
     extra: Vec<u32>,
     /// Text before the gap, and what the gap begins with.
@@ -15,7 +15,7 @@ struct Parts {
     behind: Vec<u32>,
 }
 
-impl Parts {
+impl InfillIds {
     /// Leaves out what does not fit in so many tokens: of the other files the first ones; where even the text around the gap is too
     /// long, what is farthest from the gap, with three quarters of the room for what stands before it.
     fn fit(&mut self, room: usize) {
@@ -31,7 +31,7 @@ impl Parts {
     }
 }
 
-impl Loaded {
+impl LoadedModel {
     /// The prompt of text before a gap, text that the gap begins with and text after it, with other files: name (or none) and text.
     /// What does not fit in the context beside an answer is left out.
     ///
@@ -42,13 +42,13 @@ impl Loaded {
         [prefix, prompt, suffix]: [&str; 3],
         extra: &[(Option<String>, String)],
         answer: Option<usize>,
-    ) -> Result<Prompted, Refusal> {
+    ) -> Result<PromptRequest, Refusal> {
         let marks = self.tokenizer.infill();
         let (Some(before), Some(behind), Some(middle)) = (marks.prefix, marks.suffix, marks.middle) else {
             return Err(refusal(RefusalKind::Unsupported, "the model has no tokens for infill"));
         };
         let text = |text: &str| self.tokenizer.encode(text, false, false).map_err(wrong("prompt"));
-        let mut parts = Parts { extra: Vec::new(), before: text(prefix)?, behind: text(suffix)? };
+        let mut parts = InfillIds { extra: Vec::new(), before: text(prefix)?, behind: text(suffix)? };
         parts.before.extend(text(prompt)?);
         if let (Some(repo), false) = (marks.repo, extra.is_empty()) {
             parts.extra.push(repo);
@@ -79,18 +79,18 @@ impl Loaded {
         ids.push(behind);
         ids.extend(parts.behind);
         ids.push(middle);
-        let whole = self.spelled(&ids);
-        Ok(Prompted { ids, media: Vec::new(), text: whole, chat: None })
+        let whole = self.spell_ids(&ids);
+        Ok(PromptRequest { ids, media: Vec::new(), text: whole, chat: None })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Parts;
+    use super::InfillIds;
 
     #[test]
     fn what_is_farthest_from_the_gap_is_left_out() {
-        let parts = || Parts { extra: (0..10).collect(), before: (20..30).collect(), behind: (40..50).collect() };
+        let parts = || InfillIds { extra: (0..10).collect(), before: (20..30).collect(), behind: (40..50).collect() };
         let fit = |room: usize| {
             let mut parts = parts();
             parts.fit(room);

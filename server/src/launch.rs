@@ -3,9 +3,9 @@
 //! A step for which there is no memory is tried again without what is kept, and then ends its own requests alone.
 
 use super::draft::Wish;
-use super::log::{Launched, StepLog};
+use super::log::{LaunchLog, StepLog};
 use super::refusal::refusal;
-use super::settings::Fault;
+use super::settings::TestFault;
 use super::worker::Worker;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::RefusalKind;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 impl Worker<'_> {
     /// Has the runner start the step that is listed. None if there is no memory for it, even without all that is kept: the requests that
     /// it has rows of are over then.
-    pub(super) fn launch(&mut self) -> Result<Option<(Ticket, Launched)>> {
+    pub(super) fn launch(&mut self) -> Result<Option<(Ticket, LaunchLog)>> {
         let what = match self.try_launch() {
             Err(Error::OutOfMemory(what)) => what,
             done => return done.map(Some),
@@ -38,24 +38,24 @@ impl Worker<'_> {
         Ok(None)
     }
 
-    fn try_launch(&mut self) -> Result<(Ticket, Launched)> {
+    fn try_launch(&mut self) -> Result<(Ticket, LaunchLog)> {
         match self.fault {
-            Some(Fault::Lost(at)) if *at == self.steps.0 => {
+            Some(TestFault::Lost(at)) if *at == self.steps.0 => {
                 *self.fault = None;
                 return Err(Error::Request("a fault that was asked for".into()));
             }
-            Some(Fault::Panic(at)) if *at == self.steps.0 => {
+            Some(TestFault::Panic(at)) if *at == self.steps.0 => {
                 *self.fault = None;
                 panic!("a fault that was asked for");
             }
-            Some(Fault::Memory(at, times)) if *at <= self.steps.0 && *times > 0 => {
+            Some(TestFault::Memory(at, times)) if *at <= self.steps.0 && *times > 0 => {
                 *times -= 1;
                 return Err(Error::OutOfMemory("a fault that was asked for".into()));
             }
             _ => {}
         }
         let (ticket, launched) = match &self.log {
-            None => (self.runner.start(&self.rows), Launched::default()),
+            None => (self.runner.start(&self.rows), LaunchLog::default()),
             Some(_) => {
                 let single = self.counts.iter().filter(|count| **count == 1).count();
                 StepLog::watch((&mut *self.runner, &self.rows), single, |runner, rows| runner.start(rows))

@@ -4,36 +4,36 @@
 //! go in parts beside them, and sequences that begin alike share blocks. What needs no runner (tokens, templates, grammars) is worked
 //! on by who asks.
 
-mod admit;
+mod active_request;
+mod adapter_scales;
+mod admission;
 mod answer;
+mod deterministic;
 mod draft;
 mod embedding;
-mod eyes;
 mod infill;
 mod launch;
-mod loaded;
+mod loaded_model;
 mod log;
 mod media;
 mod model;
+mod model_status;
+mod model_thread;
 mod models;
 mod prefix;
+mod projector;
 mod queue;
 mod refusal;
 mod request;
 mod sampling;
-mod scales;
 mod schedule;
-mod seqs;
+mod sequences;
 mod settings;
-mod shared;
 mod slots;
-mod steady;
 mod steps;
-mod thread;
-mod work;
 mod worker;
 
-pub use model::Served;
-pub use models::{Listed, Models, Scan, Serving};
+pub use model::ServedModel;
+pub use models::{ListedModel, Models, Scan, Serving};
 pub use sampling::of_plain as sampler_options;
-pub use settings::{DraftModel, Fault, Open, OpenProjector, Settings, Usual};
+pub use settings::{DraftModel, ModelSettings, Open, OpenProjector, TestFault, Usual};

@@ -15,7 +15,7 @@ const COLUMNS: &str =
 
 /// What a step was when it started.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Launched {
+pub struct LaunchLog {
     rows: usize,
     /// Rows that are alone of their sequence: answers that go on.
     single: usize,
@@ -55,11 +55,11 @@ impl StepLog {
         (runner, rows): (&mut dyn Runner, &[Row]),
         single: usize,
         start: impl FnOnce(&mut dyn Runner, &[Row]) -> T,
-    ) -> (T, Launched) {
+    ) -> (T, LaunchLog) {
         let (before, begun) = (runner.counters(), Instant::now());
         let started = start(runner, rows);
         let (start, after) = (begun.elapsed(), runner.counters());
-        let launched = Launched {
+        let launched = LaunchLog {
             rows: rows.len(),
             single,
             outputs: rows.iter().filter(|row| row.has_output()).count(),
@@ -79,14 +79,14 @@ impl StepLog {
     }
 
     /// Writes the line of a step that was read after a wait of so long.
-    pub fn line(&mut self, step: &Launched, wait: Duration, runner: &dyn Runner) {
+    pub fn line(&mut self, step: &LaunchLog, wait: Duration, runner: &dyn Runner) {
         let now = Instant::now();
         let (host, gpu_us) = ((now - self.last).saturating_sub(wait), runner.counters().gpu_us);
         let device = gpu_us - self.gpu_us;
         (self.last, self.gpu_us) = (now, gpu_us);
         let (at, start, host, wait) =
             ((now - self.begun).as_millis(), step.start.as_micros(), host.as_micros(), wait.as_micros());
-        let Launched { rows, single, outputs, recorded, record_us, pipelines, .. } = step;
+        let LaunchLog { rows, single, outputs, recorded, record_us, pipelines, .. } = step;
         let free = runner.free_blocks();
         let _ = writeln!(
             self.out,

@@ -8,8 +8,8 @@ use pumex_step::{Media, Medium as Rows};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::eyes::Eyes;
-use super::loaded::Loaded;
+use super::loaded_model::LoadedModel;
+use super::projector::Eyes;
 use super::refusal::{invalid, wrong};
 
 /// The refusal of a medium that a model does not take.
@@ -26,7 +26,7 @@ fn file(medium: &Medium) -> MediumFile {
     MediumFile { picture, bytes: Arc::from(&medium.bytes[..]), bare: false, max_tokens: medium.max_tokens }
 }
 
-impl Loaded {
+impl LoadedModel {
     /// The projector that takes all of these.
     fn eyes(&self, media: &[&Medium]) -> std::result::Result<&Eyes, Refusal> {
         let takes = |eyes: &&Eyes| {
@@ -59,9 +59,9 @@ impl Loaded {
     }
 
     /// A conversation's prompt with media at its marks.
-    pub(super) fn marked(
+    pub(super) fn place_media(
         &self,
-        prompt: &pumex_text::chat::Prompt,
+        prompt: &pumex_text::chat::RenderedPrompt,
         media: &[&Medium],
     ) -> std::result::Result<Feed, Refusal> {
         self.feed(&prompt.text, media, &|range, first| {
@@ -72,7 +72,7 @@ impl Loaded {
     }
 
     /// A prompt of parts with media among them.
-    pub(super) fn joined(&self, parts: &[PromptPart]) -> std::result::Result<Feed, Refusal> {
+    pub(super) fn join_prompt(&self, parts: &[PromptPart]) -> std::result::Result<Feed, Refusal> {
         let media: Vec<&Medium> = parts.iter().filter_map(PromptPart::medium).collect();
         let mut text = String::new();
         for part in parts {
@@ -94,6 +94,6 @@ impl Loaded {
 }
 
 /// The media of a prompt, to be found again by their ids.
-pub fn known(media: &Media) -> Vec<Arc<Rows>> {
+pub fn media_rows(media: &Media) -> Vec<Arc<Rows>> {
     media.iter().map(|(_, medium)| medium.clone()).collect()
 }

@@ -1,18 +1,18 @@
 //! A model that is served: its text side here, its runner on a thread of its own.
 
-use super::embedding::{Call, Place, Reply};
-use super::loaded::Loaded;
+use super::embedding::{Call, EmbeddingReply, QueueSlot};
+use super::loaded_model::LoadedModel;
+use super::model_status::{idle, ModelStatus};
+use super::model_thread::{self, Inbox};
 use super::refusal::{invalid, refusal, stopping, wrong};
-use super::settings::{in_scale, Settings, MOST_SCALE};
-use super::shared::{idle, Shared};
-use super::thread::{self, Inbox};
-use super::worker::{Command, SlotAction, SlotCall};
+use super::settings::{in_scale, ModelSettings, MOST_SCALE};
+use super::worker::{SlotAction, SlotCall, WorkerCommand};
 use pumex_dialogue::embedding::Pooling;
 use pumex_engine::conversation::check_ids;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{
-    Adapter, Chat, Embed, Events, Generate, Holder, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Scores,
-    Slot, Vectors,
+    Adapter, Chat, Embed, EventSender, Generate, Holder, Metrics, Model, ModelProperties, Refusal, RefusalKind, Rerank,
+    ScoreSender, SlotStatus, VectorSender,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
@@ -22,28 +22,28 @@ use std::time::Duration;
 
 /// The way to the thread.
 enum Outbox {
-    Commands(Sender<Command>),
+    Commands(Sender<WorkerCommand>),
     Calls(Sender<Call>),
 }
 
 /// A model that is loaded.
-pub struct Served {
-    loaded: Arc<Loaded>,
-    shared: Arc<Shared>,
+pub struct ServedModel {
+    loaded: Arc<LoadedModel>,
+    shared: Arc<ModelStatus>,
     outbox: Mutex<Option<Outbox>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The thread has ended.
     over: AtomicBool,
 }
 
-type Asked<T> = std::result::Result<T, Refusal>;
+type AdmissionResult<T> = std::result::Result<T, Refusal>;
 
-impl Served {
+impl ServedModel {
     /// Loads a model. Blocks until it is there.
     ///
     /// # Errors
     /// A file that cannot be loaded, too little memory.
-    pub fn load(settings: Settings) -> Result<Served> {
+    pub fn load(settings: ModelSettings) -> Result<ServedModel> {
         let (inbox, outbox) = if settings.embeds {
             let (to, from) = channel();
             (Inbox::Calls(from), Outbox::Calls(to))
@@ -53,11 +53,11 @@ impl Served {
         };
         let (ready, loaded) = channel();
         let name = format!("model {}", settings.name);
-        let spawn = std::thread::Builder::new().name(name).spawn(move || thread::main(settings, &inbox, &ready));
+        let spawn = std::thread::Builder::new().name(name).spawn(move || model_thread::main(settings, &inbox, &ready));
         let thread = spawn.map_err(|e| Error::Request(format!("a thread for the model: {e}")))?;
         let gone = |_| Error::Request("the model's thread ended while it loaded".into());
         let (loaded, shared) = loaded.recv().map_err(gone)??;
-        Ok(Served {
+        Ok(ServedModel {
             loaded,
             shared,
             outbox: Mutex::new(Some(outbox)),
@@ -83,7 +83,7 @@ impl Served {
         let outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Outbox::Commands(commands)) = &outbox {
             // The thread may have ended by itself.
-            let _ = commands.send(Command::Stop);
+            let _ = commands.send(WorkerCommand::Stop);
         }
         // Calls end with whoever can make one.
         drop(outbox);
@@ -111,7 +111,7 @@ impl Served {
         (self.shared.loading.load(Ordering::Relaxed), self.shared.view().failed.clone())
     }
 
-    fn command(&self, command: Command) -> Asked<()> {
+    fn command(&self, command: WorkerCommand) -> AdmissionResult<()> {
         match &*self.outbox.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(Outbox::Commands(commands)) => commands.send(command).map_err(|_| stopping()),
             Some(Outbox::Calls(_)) => {
@@ -121,18 +121,18 @@ impl Served {
         }
     }
 
-    fn slot(&self, slot: usize, action: SlotAction, whose: &Holder) -> Asked<(usize, u64)> {
+    fn slot(&self, slot: usize, action: SlotAction, whose: &Holder) -> AdmissionResult<(usize, u64)> {
         let (reply, done) = channel();
-        self.command(Command::Slot(SlotCall { slot, action, whose: whose.clone(), reply }))?;
+        self.command(WorkerCommand::Slot(SlotCall { slot, action, whose: whose.clone(), reply }))?;
         done.recv().unwrap_or_else(|_| Err(stopping()))
     }
 
     /// Has the thread work on texts.
-    fn queue(&self, texts: Vec<Vec<u32>>, pooling: Pooling, reply: Reply) -> Asked<()> {
+    fn queue(&self, texts: Vec<Vec<u32>>, pooling: Pooling, reply: EmbeddingReply) -> AdmissionResult<()> {
         if self.shared.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
-        let place = Place::take(&self.shared, self.loaded.settings.queue).map_err(busy)?;
+        let place = QueueSlot::take(&self.shared, self.loaded.settings.queue).map_err(busy)?;
         match &*self.outbox.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(Outbox::Calls(calls)) => calls.send(Call { texts, pooling, reply, place }).map_err(|_| stopping()),
             _ => Err(stopping()),
@@ -140,7 +140,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedModel {
     fn drop(&mut self) {
         self.stop();
     }
@@ -150,12 +150,12 @@ fn busy(waiting: usize) -> Refusal {
     refusal(RefusalKind::Busy, format!("the queue is full: {waiting} requests wait"))
 }
 
-impl Model for Served {
-    fn properties(&self) -> &Properties {
+impl Model for ServedModel {
+    fn properties(&self) -> &ModelProperties {
         &self.loaded.properties
     }
 
-    fn generate(&self, request: Generate, events: Events) -> Asked<Vec<String>> {
+    fn generate(&self, request: Generate, events: EventSender) -> AdmissionResult<Vec<String>> {
         if self.shared.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
@@ -173,56 +173,56 @@ impl Model for Served {
         let scales = self.shared.view().scales_of(key).to_vec();
         let mut warnings = Vec::new();
         let job = self.loaded.job(request, events, (id, &scales), &mut warnings).map_err(refused)?;
-        self.command(Command::Generate(Box::new(job))).map_err(refused)?;
+        self.command(WorkerCommand::Generate(Box::new(job))).map_err(refused)?;
         Ok(warnings)
     }
 
-    fn render(&self, chat: &Chat) -> Asked<(String, usize)> {
+    fn render(&self, chat: &Chat) -> AdmissionResult<(String, usize)> {
         self.loaded.render(chat)
     }
 
-    fn tokenize(&self, text: &str, add_special: bool, parse_special: bool) -> Asked<Vec<u32>> {
+    fn tokenize(&self, text: &str, add_special: bool, parse_special: bool) -> AdmissionResult<Vec<u32>> {
         let tokenizer = &self.loaded.tokenizer;
         tokenizer.encode(text, add_special && tokenizer.add_bos(), parse_special).map_err(wrong("content"))
     }
 
-    fn pieces(&self, ids: &[u32]) -> Asked<Vec<Vec<u8>>> {
+    fn pieces(&self, ids: &[u32]) -> AdmissionResult<Vec<Vec<u8>>> {
         let tokenizer = &self.loaded.tokenizer;
         check_ids(ids, tokenizer.n_vocab()).map_err(wrong("tokens"))?;
         Ok(ids.iter().map(|id| tokenizer.piece(*id).to_vec()).collect())
     }
 
-    fn detokenize(&self, ids: &[u32]) -> Asked<String> {
+    fn detokenize(&self, ids: &[u32]) -> AdmissionResult<String> {
         check_ids(ids, self.loaded.tokenizer.n_vocab()).map_err(wrong("tokens"))?;
-        Ok(self.loaded.spelled(ids))
+        Ok(self.loaded.spell_ids(ids))
     }
 
-    fn embed(&self, request: &Embed, reply: Vectors) -> Asked<()> {
+    fn embed(&self, request: &Embed, reply: VectorSender) -> AdmissionResult<()> {
         let (texts, pooling) = self.loaded.texts(request)?;
-        self.queue(texts, pooling, Reply::Vectors(reply, request.normalize))
+        self.queue(texts, pooling, EmbeddingReply::Vectors(reply, request.normalize))
     }
 
-    fn rerank(&self, request: &Rerank, reply: Scores) -> Asked<()> {
-        self.queue(self.loaded.pairs(request)?, Pooling::Rank, Reply::Scores(reply))
+    fn rerank(&self, request: &Rerank, reply: ScoreSender) -> AdmissionResult<()> {
+        self.queue(self.loaded.pairs(request)?, Pooling::Rank, EmbeddingReply::Scores(reply))
     }
 
-    fn slots(&self, whose: &Holder) -> Vec<Slot> {
+    fn slots(&self, whose: &Holder) -> Vec<SlotStatus> {
         let mut slots = self.shared.view().slots.clone();
         for slot in slots.iter_mut().filter(|slot| slot.key != whose.key) {
-            *slot = Slot { busy: slot.busy, ..idle(slot.id, slot.n_ctx) };
+            *slot = SlotStatus { busy: slot.busy, ..idle(slot.id, slot.n_ctx) };
         }
         slots
     }
 
-    fn save_slot(&self, slot: usize, name: &str, whose: &Holder) -> Asked<(usize, u64)> {
+    fn save_slot(&self, slot: usize, name: &str, whose: &Holder) -> AdmissionResult<(usize, u64)> {
         self.slot(slot, SlotAction::Save(name.to_string()), whose)
     }
 
-    fn restore_slot(&self, slot: usize, name: &str, whose: &Holder) -> Asked<(usize, u64)> {
+    fn restore_slot(&self, slot: usize, name: &str, whose: &Holder) -> AdmissionResult<(usize, u64)> {
         self.slot(slot, SlotAction::Restore(name.to_string()), whose)
     }
 
-    fn erase_slot(&self, slot: usize, whose: &Holder) -> Asked<usize> {
+    fn erase_slot(&self, slot: usize, whose: &Holder) -> AdmissionResult<usize> {
         self.slot(slot, SlotAction::Erase, whose).map(|(tokens, _)| tokens)
     }
 
@@ -232,7 +232,7 @@ impl Model for Served {
         files.map(|(id, ((path, _), scale))| Adapter { id, path: path.display().to_string(), scale }).collect()
     }
 
-    fn set_adapters(&self, scales: &[(usize, f32)], whose: &Holder) -> Asked<()> {
+    fn set_adapters(&self, scales: &[(usize, f32)], whose: &Holder) -> AdmissionResult<()> {
         let count = self.loaded.settings.adapters.len();
         if let Some((id, _)) = scales.iter().find(|(id, _)| *id >= count) {
             return Err(invalid("id", format!("id: expected below {count}, found {id}")));

@@ -8,13 +8,13 @@
 
 mod entry;
 
-use super::model::Served;
-use super::refusal::{refusal, stopping, told};
-pub use entry::Listed;
-use entry::{lock, Entry, Place};
+use super::model::ServedModel;
+use super::refusal::{public_text, refusal, stopping};
+pub use entry::ListedModel;
+use entry::{lock, LoadState, ModelEntry};
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{
-    Change, Engine, Health, Library, Metrics, Model, ModelState, Offer, Refusal, RefusalKind, Router,
+    Engine, Health, Library, Metrics, Model, ModelChange, ModelState, Offer, Refusal, RefusalKind, Router,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 const CHANGES: usize = 256;
 
 /// Finds the models that there are.
-pub type Scan = Box<dyn Fn() -> Result<Vec<Listed>> + Send + Sync>;
+pub type Scan = Box<dyn Fn() -> Result<Vec<ListedModel>> + Send + Sync>;
 
 /// How models are served.
 pub struct Serving {
@@ -53,9 +53,9 @@ impl Default for Serving {
 
 /// All models.
 pub struct Models {
-    entries: Mutex<Vec<Arc<Entry>>>,
+    entries: Mutex<Vec<Arc<ModelEntry>>>,
     serving: Serving,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<ModelChange>,
     /// Held by who makes room for a model, until that is being loaded.
     room: Mutex<()>,
     draining: AtomicBool,
@@ -63,23 +63,23 @@ pub struct Models {
 }
 
 /// Why a model is not loaded.
-enum Broken {
+enum LoadFailure {
     /// Nobody tried.
     Refused(Refusal),
     /// It cannot be.
     Failed(Error),
 }
 
-type Asked<T> = std::result::Result<T, Refusal>;
+type AdmissionResult<T> = std::result::Result<T, Refusal>;
 
 impl Models {
     /// These models.
-    pub fn new(listed: Vec<Listed>, serving: Serving) -> Arc<Models> {
+    pub fn new(listed: Vec<ListedModel>, serving: Serving) -> Arc<Models> {
         let changes = broadcast::Sender::new(CHANGES);
         let shortest = listed.iter().filter_map(|listed| listed.idle).min();
         let idle = shortest.or(serving.scan.is_some().then_some(LOOK));
         let models = Arc::new(Models {
-            entries: Mutex::new(listed.into_iter().map(|listed| Entry::new(listed, changes.clone())).collect()),
+            entries: Mutex::new(listed.into_iter().map(|listed| ModelEntry::new(listed, changes.clone())).collect()),
             serving: Serving { most: serving.most.max(1), ..serving },
             changes,
             room: Mutex::new(()),
@@ -103,7 +103,7 @@ impl Models {
         models
     }
 
-    fn all(&self) -> Vec<Arc<Entry>> {
+    fn all(&self) -> Vec<Arc<ModelEntry>> {
         lock(&self.entries).clone()
     }
 
@@ -117,26 +117,28 @@ impl Models {
 
     /// Whether all were stopped, and none is at work or being loaded.
     pub fn are_over(&self) -> bool {
-        let over =
-            |entry: &Arc<Entry>| entry.turn.try_lock().is_ok() && entry.served().is_none_or(|served| served.is_over());
+        let over = |entry: &Arc<ModelEntry>| {
+            entry.turn.try_lock().is_ok() && entry.loaded_model().is_none_or(|served| served.is_over())
+        };
         self.all().iter().all(over)
     }
 
-    fn entry(&self, name: Option<&str>) -> Option<Arc<Entry>> {
+    fn entry(&self, name: Option<&str>) -> Option<Arc<ModelEntry>> {
         let all = self.all();
         let found = match name.filter(|name| !name.is_empty()) {
             Some(name) => {
-                let tagged = |entry: &&Arc<Entry>| name.strip_suffix(":latest").is_some_and(|name| entry.named(name));
-                let found = all.iter().find(|entry| entry.named(name)).or_else(|| all.iter().find(tagged));
+                let tagged =
+                    |entry: &&Arc<ModelEntry>| name.strip_suffix(":latest").is_some_and(|name| entry.is_named(name));
+                let found = all.iter().find(|entry| entry.is_named(name)).or_else(|| all.iter().find(tagged));
                 // With one model, as with llama.cpp, any name stands for it.
                 found.or_else(|| all.first().filter(|_| all.len() == 1 && !self.serving.several))
             }
-            None => all.iter().find(|entry| entry.served().is_some()).or_else(|| all.first()),
+            None => all.iter().find(|entry| entry.loaded_model().is_some()).or_else(|| all.first()),
         };
         found.cloned()
     }
 
-    fn named(&self, name: Option<&str>) -> Asked<Arc<Entry>> {
+    fn find_entry(&self, name: Option<&str>) -> AdmissionResult<Arc<ModelEntry>> {
         self.entry(name).ok_or_else(|| {
             let what = match name {
                 Some(name) => format!("model {:?}: there is no such model", name.chars().take(200).collect::<String>()),
@@ -147,8 +149,8 @@ impl Models {
     }
 
     /// Unloads the model that was of no use for longest. False if no other is loaded.
-    fn evict(&self, but: &Entry) -> bool {
-        let others = self.all().into_iter().filter(|e| !std::ptr::eq(&**e, but) && e.served().is_some());
+    fn evict(&self, but: &ModelEntry) -> bool {
+        let others = self.all().into_iter().filter(|e| !std::ptr::eq(&**e, but) && e.loaded_model().is_some());
         let oldest = others.min_by_key(|entry| entry.last_used());
         oldest.is_some_and(|entry| {
             tracing::info!("model {}: makes room for {}", entry.name(), but.name());
@@ -161,7 +163,7 @@ impl Models {
     }
 
     /// Unloads what was of no use for longest while there are too many; the model is being loaded then.
-    fn make_room(&self, of: &Entry) {
+    fn make_room(&self, of: &ModelEntry) {
         let _room = lock(&self.room);
         loop {
             let others = self.all().into_iter().filter(|e| !std::ptr::eq(&**e, of) && e.is_running()).count();
@@ -173,13 +175,13 @@ impl Models {
                 std::thread::sleep(PATIENCE);
             }
         }
-        of.set(Place::Loading);
+        of.set(LoadState::Loading);
     }
 
     /// Loads a model; where memory runs out, without those that were of no use for longest.
-    fn served(&self, entry: &Entry) -> Result<Served> {
+    fn load_model(&self, entry: &ModelEntry) -> Result<ServedModel> {
         loop {
-            match Served::load(entry.listed.settings.clone()) {
+            match ServedModel::load(entry.listed.settings.clone()) {
                 Err(error @ Error::OutOfMemory(_)) => {
                     let _room = lock(&self.room);
                     if !self.evict(entry) {
@@ -191,10 +193,12 @@ impl Models {
         }
     }
 
-    fn load(&self, entry: &Entry) -> Asked<Arc<Served>> {
+    fn load(&self, entry: &ModelEntry) -> AdmissionResult<Arc<ServedModel>> {
         self.try_load(entry).map_err(|broken| match broken {
-            Broken::Refused(refusal) => refusal,
-            Broken::Failed(error) => refusal(RefusalKind::Failed, format!("model {}: {}", entry.name(), told(&error))),
+            LoadFailure::Refused(refusal) => refusal,
+            LoadFailure::Failed(error) => {
+                refusal(RefusalKind::Failed, format!("model {}: {}", entry.name(), public_text(&error)))
+            }
         })
     }
 
@@ -203,32 +207,32 @@ impl Models {
     /// # Errors
     /// A file that cannot be loaded, too little memory.
     pub fn start(&self) -> Result<()> {
-        let entry = self.named(None).map_err(|refusal| Error::Request(refusal.message))?;
+        let entry = self.find_entry(None).map_err(|refusal| Error::Request(refusal.message))?;
         self.try_load(&entry).map(drop).map_err(|broken| match broken {
-            Broken::Refused(refusal) => Error::Request(refusal.message),
-            Broken::Failed(error) => error,
+            LoadFailure::Refused(refusal) => Error::Request(refusal.message),
+            LoadFailure::Failed(error) => error,
         })
     }
 
-    fn try_load(&self, entry: &Entry) -> std::result::Result<Arc<Served>, Broken> {
+    fn try_load(&self, entry: &ModelEntry) -> std::result::Result<Arc<ServedModel>, LoadFailure> {
         let _turn = lock(&entry.turn);
         if let Some(served) = entry.working() {
             return Ok(served);
         }
         if self.draining.load(Ordering::Relaxed) {
-            return Err(Broken::Refused(stopping()));
+            return Err(LoadFailure::Refused(stopping()));
         }
         // For a file that is not there no model has to go.
         let there = entry.listed.path.as_ref().map_or(Ok(()), |p| p.metadata().map(drop).map_err(|e| Error::io(p, e)));
         let made = there.and_then(|()| {
             self.make_room(entry);
-            self.served(entry)
+            self.load_model(entry)
         });
         match made {
             Ok(served) => {
                 let served = Arc::new(served);
                 served.go_on_counting(entry.past());
-                entry.set(Place::Loaded(served.clone()));
+                entry.set(LoadState::Loaded(served.clone()));
                 if self.stopped.load(Ordering::Relaxed) {
                     served.stop();
                 }
@@ -236,14 +240,14 @@ impl Models {
             }
             Err(error) => {
                 tracing::error!("model {}: {error}", entry.name());
-                entry.set(Place::Failed(told(&error)));
-                Err(Broken::Failed(error))
+                entry.set(LoadState::Failed(public_text(&error)));
+                Err(LoadFailure::Failed(error))
             }
         }
     }
 
     /// Lists what was found in place of what is listed. Models that run stay as they are.
-    fn merge(&self, found: Vec<Listed>) {
+    fn merge(&self, found: Vec<ListedModel>) {
         let mut entries = lock(&self.entries);
         let mut before = std::mem::take(&mut *entries);
         let mut changed = false;
@@ -252,20 +256,20 @@ impl Models {
             let known = known.map(|at| before.remove(at));
             let kept = known.filter(|entry| entry.is_running() || entry.listed.is_same(&listed));
             changed |= kept.is_none();
-            entries.push(kept.unwrap_or_else(|| Entry::new(listed, self.changes.clone())));
+            entries.push(kept.unwrap_or_else(|| ModelEntry::new(listed, self.changes.clone())));
         }
         for entry in before {
             if entry.is_running() {
                 entries.push(entry);
             } else {
                 changed = true;
-                let _ = self.changes.send(Change::Removed { model: entry.name().into() });
+                let _ = self.changes.send(ModelChange::Removed { model: entry.name().into() });
             }
         }
         entries.sort_by(|a, b| a.name().cmp(b.name()));
         drop(entries);
         if changed {
-            let _ = self.changes.send(Change::Reloaded);
+            let _ = self.changes.send(ModelChange::Reloaded);
         }
     }
 }
@@ -281,7 +285,7 @@ impl Engine for Models {
             [only] if !self.serving.several => match only.state() {
                 ModelState::Failed => Health::Failed(only.failure().unwrap_or_default()),
                 // A request that wakes a model waits for it, and so do others.
-                ModelState::Loading if only.served().is_some() || only.loads_first() => Health::Loading,
+                ModelState::Loading if only.loaded_model().is_some() || only.loads_first() => Health::Loading,
                 _ => Health::Ok,
             },
             _ => Health::Ok,
@@ -301,7 +305,7 @@ impl Engine for Models {
         self.serving.several.then_some(Router { most, autoload })
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<ModelChange> {
         self.changes.subscribe()
     }
 
@@ -311,7 +315,7 @@ impl Engine for Models {
             Ok(found) => found,
             Err(error) => return tracing::warn!("models are listed as they were: {error}"),
         };
-        let is_there = |entry: &Arc<Entry>| {
+        let is_there = |entry: &Arc<ModelEntry>| {
             found.iter().any(|listed| listed.settings.name == entry.name() && listed.is_same(&entry.listed))
         };
         for entry in self.all().into_iter().filter(|entry| running && !is_there(entry)) {
@@ -320,8 +324,8 @@ impl Engine for Models {
         self.merge(found);
     }
 
-    fn model(&self, name: Option<&str>) -> Asked<Arc<dyn Model>> {
-        let entry = self.named(name)?;
+    fn model(&self, name: Option<&str>) -> AdmissionResult<Arc<dyn Model>> {
+        let entry = self.find_entry(name)?;
         *lock(&entry.used) = Instant::now();
         entry.working().map_or_else(|| self.load(&entry), Ok).map(|served| served as Arc<dyn Model>)
     }
@@ -332,12 +336,12 @@ impl Engine for Models {
         entry.working().map(|served| served as Arc<dyn Model>)
     }
 
-    fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
-        self.entry(name)?.served().map(|served| served as Arc<dyn Model>)
+    fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+        self.entry(name)?.loaded_model().map(|served| served as Arc<dyn Model>)
     }
 
-    fn unload(&self, name: &str) -> Asked<bool> {
-        Ok(self.named(Some(name))?.unload())
+    fn unload(&self, name: &str) -> AdmissionResult<bool> {
+        Ok(self.find_entry(Some(name))?.unload())
     }
 
     fn library(&self) -> Option<Arc<dyn Library>> {
@@ -346,12 +350,12 @@ impl Engine for Models {
 
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.all().iter().filter_map(|entry| entry.served()).for_each(|served| served.drain());
+        self.all().iter().filter_map(|entry| entry.loaded_model()).for_each(|served| served.drain());
     }
 
     fn stop(&self) {
         self.drain();
         self.stopped.store(true, Ordering::Relaxed);
-        self.all().iter().filter_map(|entry| entry.served()).for_each(|served| served.stop());
+        self.all().iter().filter_map(|entry| entry.loaded_model()).for_each(|served| served.stop());
     }
 }

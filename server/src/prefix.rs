@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// A block of ids after those of its parents.
 #[derive(Debug, Default)]
-struct Node {
+struct PrefixNode {
     children: HashMap<Box<[u32]>, usize>,
     /// Sequences that go on from here, or end here.
     seqs: Vec<u32>,
@@ -15,10 +15,10 @@ struct Node {
 
 /// What a sequence holds.
 #[derive(Debug)]
-struct Text {
+struct PrefixText {
     owner: String,
     ids: Vec<u32>,
-    /// Of which so many, the first ones, steady requests may go on from.
+    /// Ids, the first ones, that steady requests may go on from.
     steady: usize,
     /// When it was last of use.
     used: u64,
@@ -27,10 +27,10 @@ struct Text {
 /// The tree.
 #[derive(Debug, Default)]
 pub struct Prefixes {
-    nodes: Vec<Node>,
+    nodes: Vec<PrefixNode>,
     free: Vec<usize>,
     roots: HashMap<String, usize>,
-    texts: HashMap<u32, Text>,
+    texts: HashMap<u32, PrefixText>,
     clock: u64,
 }
 
@@ -40,7 +40,7 @@ const BLOCK: usize = KV_BLOCK;
 impl Prefixes {
     fn node(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
-            self.nodes.push(Node::default());
+            self.nodes.push(PrefixNode::default());
             self.nodes.len() - 1
         })
     }
@@ -85,7 +85,7 @@ impl Prefixes {
             self.nodes[at].seqs.push(seq);
         }
         self.clock += 1;
-        self.texts.insert(seq, Text { owner: owner.to_string(), ids, steady, used: self.clock });
+        self.texts.insert(seq, PrefixText { owner: owner.to_string(), ids, steady, used: self.clock });
     }
 
     /// A sequence is not to be found any more.
@@ -135,7 +135,7 @@ impl Prefixes {
         self.texts.get(&seq).map(|text| text.owner.as_str())
     }
 
-    /// Of the ids of a sequence, those that steady requests may go on from.
+    /// How many ids of a sequence steady requests may go on from.
     pub fn steady(&self, seq: u32) -> usize {
         self.texts.get(&seq).map_or(0, |text| text.steady)
     }

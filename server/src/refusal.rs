@@ -15,12 +15,12 @@ pub fn invalid(field: &str, message: String) -> Refusal {
 }
 
 /// The engine failed.
-pub fn failed(error: &Error) -> Refusal {
-    refusal(RefusalKind::Failed, told(error))
+pub fn engine_failure(error: &Error) -> Refusal {
+    refusal(RefusalKind::Failed, public_text(error))
 }
 
 /// An error as clients are told: of a path its last name alone.
-pub fn told(error: &Error) -> String {
+pub fn public_text(error: &Error) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match error {
         Error::File { path, code, what } => format!("{}: {code}: {what}", name(path)),

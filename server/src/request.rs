@@ -1,25 +1,25 @@
 //! From a request to a job: prompt, chain, grammar and answers, or what is wrong with it.
 
 use pumex_chat::reply::Format;
-use pumex_dialogue::grammar::{Choice, Constrained, Source, ToolChoice};
-use pumex_dialogue::{grammar, NoReasoning, Reply, Style};
+use pumex_dialogue::grammar::{CallConstraint, GrammarMask, GrammarSource, ToolChoice};
+use pumex_dialogue::{grammar, NoReasoning, ReplyReader, Style};
 use pumex_engine::conversation::Feed;
 use pumex_serve::engine::{
-    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, Switch,
+    Chat, Constraint, Event, EventSender, Generate, Prompt, PromptPart, Refusal, RefusalKind, RequestSwitch,
     ToolChoice as AskedChoice,
 };
 use pumex_step::sample::{Sampler, MAX_LOGPROBS};
 use pumex_step::Medium;
-use pumex_text::chat::{Json, Prompt as Written};
+use pumex_text::chat::{Json, RenderedPrompt as Written};
 use pumex_text::{Characters, Stops};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::answer::{Answer, Budget, Ends, Form, Plan};
-use super::loaded::Loaded;
-use super::media::known;
+use super::answer::{Answer, AnswerPlan, Ends, OutputForm, ReasoningBudget};
+use super::loaded_model::LoadedModel;
+use super::media::media_rows;
 use super::queue::Ticket;
 use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
 use super::sampling;
@@ -29,7 +29,7 @@ use super::settings::{in_scale, MOST_SCALE};
 const MOST_ANSWERS: usize = 256;
 
 /// An answer of a job, with the ids that it goes on from: the prompt, and later its own.
-pub struct Part {
+pub struct JobAnswer {
     /// Ids.
     pub ids: Vec<u32>,
     /// The answer.
@@ -41,16 +41,16 @@ pub struct Job {
     /// Its number.
     pub id: u64,
     /// Where its events go.
-    pub events: Events,
+    pub events: EventSender,
     /// Answers that are not over.
-    pub parts: Vec<Part>,
+    pub parts: Vec<JobAnswer>,
     /// Media that ids of its answers stand for.
     pub media: Vec<Arc<Medium>>,
     /// Ids of the prompt.
     pub prompt_tokens: usize,
-    /// Of the ids that answers go on from, the first ones that are a source.
+    /// Ids that answers go on from, the first ones, that are a source.
     pub source: usize,
-    /// Of them, found in the cache when it first ran; none: it did not yet.
+    /// Ids found in the cache when it first ran; none: it did not yet.
     pub cached: Option<usize>,
     /// The prompt's text.
     pub prompt: String,
@@ -62,7 +62,7 @@ pub struct Job {
     pub owner: String,
     /// The slot that it asks for.
     pub slot: Option<usize>,
-    /// Of the ids that answers go on from, those that it gave, where answers are to be the same whoever is served beside.
+    /// Ids that the request gave, of those that answers go on from, where answers are to be the same whoever is served beside.
     pub steady: Option<usize>,
     /// Whether it uses what is kept.
     pub uses_kept: bool,
@@ -76,14 +76,14 @@ pub struct Job {
     pub scales: Vec<f32>,
     /// When it came, and when it first ran.
     pub queued: Instant,
-    /// Likewise.
+    /// When it first ran.
     pub started: Option<Instant>,
     /// Events for which there was no room when it last ran.
     pub backlog: VecDeque<Event>,
 }
 
 /// A prompt as ids, and how answers to it are read.
-pub(super) struct Prompted {
+pub(super) struct PromptRequest {
     pub(super) ids: Vec<u32>,
     /// What some of the ids stand for.
     pub(super) media: Vec<Arc<Medium>>,
@@ -95,7 +95,7 @@ pub(super) struct Prompted {
 pub(super) struct Talk {
     style: Style,
     format: Format,
-    budget: Budget,
+    budget: ReasoningBudget,
     choice: ToolChoice,
     allowed: Option<Vec<String>>,
     parallel: bool,
@@ -118,8 +118,8 @@ fn json_of(value: &Value, field: &str) -> Result<Json, Refusal> {
     Json::parse(&value.to_string()).map_err(|e| invalid(field, format!("{field}: {e}")))
 }
 
-impl Loaded {
-    fn encoded(&self, parts: &[PromptPart]) -> Result<Vec<u32>, Refusal> {
+impl LoadedModel {
+    fn encode_parts(&self, parts: &[PromptPart]) -> Result<Vec<u32>, Refusal> {
         let n_vocab = self.properties.n_vocab.max(1);
         let mut ids = Vec::new();
         for (i, part) in parts.iter().enumerate() {
@@ -139,7 +139,7 @@ impl Loaded {
     }
 
     /// The style of a conversation, with its functions and variables.
-    fn style(&self, chat: &Chat) -> Result<(Style, Budget), Refusal> {
+    fn style(&self, chat: &Chat) -> Result<(Style, ReasoningBudget), Refusal> {
         if self.sources.is_some() {
             let what = "messages: expected a model that holds conversations; this one answers a source text \
                         (/v1/completions, /completion)";
@@ -164,11 +164,11 @@ impl Loaded {
             Some(true) => style.with_reasoning(),
             None => {}
         }
-        Ok((style, Budget { most, ..Budget::default() }))
+        Ok((style, ReasoningBudget { most, ..ReasoningBudget::default() }))
     }
 
     /// The prompt that the template makes, and the style.
-    fn written(&self, chat: &Chat) -> Result<(Written, Style, Budget), Refusal> {
+    fn render_prompt(&self, chat: &Chat) -> Result<(Written, Style, ReasoningBudget), Refusal> {
         let (style, budget) = self.style(chat)?;
         let is_answer = |message: &Value| message.get("role").and_then(Value::as_str) == Some("assistant");
         let last = chat.messages.last().filter(|message| is_answer(message));
@@ -196,18 +196,18 @@ impl Loaded {
         Ok((prompt, style, budget))
     }
 
-    /// As [`pumex_serve::engine::Model::render`].
+    /// The prompt that a chat becomes, and its tokens: see [`pumex_serve::engine::Model::render`].
     pub fn render(&self, chat: &Chat) -> Result<(String, usize), Refusal> {
-        let (prompt, style, _) = self.written(chat)?;
-        let feed = self.fed(chat, &style, &prompt)?;
+        let (prompt, style, _) = self.render_prompt(chat)?;
+        let feed = self.build_feed(chat, &style, &prompt)?;
         Ok((prompt.text, feed.ids.len()))
     }
 
     /// The ids and media of a conversation's prompt.
-    fn fed(&self, chat: &Chat, style: &Style, prompt: &Written) -> Result<Feed, Refusal> {
+    fn build_feed(&self, chat: &Chat, style: &Style, prompt: &Written) -> Result<Feed, Refusal> {
         let media: Vec<_> = chat.media.iter().collect();
         match media.is_empty() {
-            false => self.marked(prompt, &media),
+            false => self.place_media(prompt, &media),
             true => {
                 let ids = style.ids(&self.tokenizer, prompt).map_err(wrong("messages"))?;
                 Ok(Feed { ids, ..Feed::default() })
@@ -215,11 +215,11 @@ impl Loaded {
         }
     }
 
-    fn talk(&self, chat: &Chat, constrained: bool, end: Option<&Switch>) -> Result<Prompted, Refusal> {
-        let (prompt, style, mut budget) = self.written(chat)?;
+    fn talk(&self, chat: &Chat, constrained: bool, end: Option<&RequestSwitch>) -> Result<PromptRequest, Refusal> {
+        let (prompt, style, mut budget) = self.render_prompt(chat)?;
         budget.end = end.cloned();
-        let Feed { mut ids, media } = self.fed(chat, &style, &prompt)?;
-        let media = known(&media);
+        let Feed { mut ids, media } = self.build_feed(chat, &style, &prompt)?;
+        let media = media_rows(&media);
         let mut text = prompt.text;
         let mut format = style.format().clone();
         let close = format.end_of_reasoning(constrained).filter(|_| budget.most.is_some() || end.is_some());
@@ -246,11 +246,11 @@ impl Loaded {
         let may_reason = budget.most != Some(0) && format.reasoning.as_ref().is_some_and(|r| r.may_begin(&text));
         let allowed = chat.allowed_tools.clone();
         let talk = Talk { style, format, budget, choice, allowed, parallel, may_reason };
-        Ok(Prompted { ids, media, text, chat: Some(talk) })
+        Ok(PromptRequest { ids, media, text, chat: Some(talk) })
     }
 
     /// Text of ids, special tokens by their names.
-    pub fn spelled(&self, ids: &[u32]) -> String {
+    pub fn spell_ids(&self, ids: &[u32]) -> String {
         let bytes = |id: &u32| match self.tokenizer.piece(*id) {
             [] => self.tokenizer.token_text(*id).to_vec(),
             piece => piece.to_vec(),
@@ -263,7 +263,7 @@ impl Loaded {
         (asked, field): (Option<&Constraint>, &'static str),
         talk: Option<&Talk>,
         warnings: &mut Vec<String>,
-    ) -> Result<Option<Constrained>, Refusal> {
+    ) -> Result<Option<GrammarMask>, Refusal> {
         let vocabulary = || self.vocabulary().map_err(|e| refusal(RefusalKind::Unsupported, e));
         let matcher = match (asked, talk) {
             (Some(asked), talk) => {
@@ -273,10 +273,10 @@ impl Loaded {
                     (told, _) => told,
                 };
                 let source = match asked {
-                    Constraint::Grammar(text) => Source::Gbnf(text.clone()),
-                    Constraint::Schema(schema) => Source::JsonSchema(schema.to_string()),
-                    Constraint::JsonObject => Source::JsonObject,
-                    Constraint::Regex(text) => Source::Regex(text.clone()),
+                    Constraint::Grammar(text) => GrammarSource::Gbnf(text.clone()),
+                    Constraint::Schema(schema) => GrammarSource::JsonSchema(schema.to_string()),
+                    Constraint::JsonObject => GrammarSource::JsonObject,
+                    Constraint::Regex(text) => GrammarSource::Regex(text.clone()),
                 };
                 let vocabulary = vocabulary()?;
                 match talk {
@@ -292,7 +292,7 @@ impl Loaded {
                 let forced = !matches!(choice, ToolChoice::Auto);
                 let (allowed, parallel, may_reason) = (talk.allowed.as_deref(), talk.parallel, talk.may_reason);
                 let key = format!("{choice:?} {allowed:?} {parallel} {may_reason} {} {}", format.name, tools.dump());
-                let asked = Choice { calls: choice, allowed, parallel, may_reason };
+                let asked = CallConstraint { calls: choice, allowed, parallel, may_reason };
                 let vocabulary = vocabulary()?;
                 let made = self.matcher(key, || grammar::calls(vocabulary, format, tools, asked));
                 match made {
@@ -319,9 +319,9 @@ impl Loaded {
         };
         if let Some(matcher) = &matcher {
             let field = if asked.is_some() { field } else { "tools" };
-            warnings.extend(matcher.dropped().iter().map(|what| format!("{field}: {what}")));
+            warnings.extend(matcher.unenforced().iter().map(|what| format!("{field}: {what}")));
         }
-        Ok(matcher.map(Constrained::new))
+        Ok(matcher.map(GrammarMask::new))
     }
 
     /// Ids that end answers of a request, beside those that the model says.
@@ -383,7 +383,7 @@ impl Loaded {
     pub fn job(
         &self,
         request: Generate,
-        events: Events,
+        events: EventSender,
         (id, scales): (u64, &[f32]),
         warnings: &mut Vec<String>,
     ) -> Result<Job, Refusal> {
@@ -404,15 +404,15 @@ impl Loaded {
         }
         let prompted = match &request.prompt {
             Prompt::Parts(parts) if parts.iter().any(|part| part.medium().is_some()) => {
-                let Feed { ids, media } = self.joined(parts)?;
-                Prompted { text: self.spelled(&ids), ids, media: known(&media), chat: None }
+                let Feed { ids, media } = self.join_prompt(parts)?;
+                PromptRequest { text: self.spell_ids(&ids), ids, media: media_rows(&media), chat: None }
             }
             Prompt::Parts(parts) => {
-                let mut ids = self.encoded(parts)?;
+                let mut ids = self.encode_parts(parts)?;
                 if self.sources.is_some() {
                     ids.extend(self.tokenizer.closing().filter(|end| ids.last() != Some(end)));
                 }
-                Prompted { text: self.spelled(&ids), ids, media: Vec::new(), chat: None }
+                PromptRequest { text: self.spell_ids(&ids), ids, media: Vec::new(), chat: None }
             }
             Prompt::Chat(chat) => {
                 let asked = request.constraint.is_some() || self.settings.constraint.is_some();
@@ -423,7 +423,7 @@ impl Loaded {
                 self.infill([prefix, prompt, suffix], extra, request.max_tokens)?
             }
         };
-        let Prompted { mut ids, media, text, chat } = prompted;
+        let PromptRequest { mut ids, media, text, chat } = prompted;
         if ids.is_empty() {
             ids.extend(self.tokenizer.bos());
         }
@@ -481,15 +481,15 @@ impl Loaded {
             let mut sampler = Sampler::new(chain);
             sampler.look_back(&ids);
             let form = match &chat {
-                None => Form::Plain(Characters::default(), Stops::new(request.stop.iter().cloned())),
+                None => OutputForm::Plain(Characters::default(), Stops::new(request.stop.iter().cloned())),
                 Some((style, format, _)) => {
                     let stops = request.stop.iter().cloned().chain(style.stop().map(str::to_string));
-                    let reply = Reply::new(format, style.tools.as_ref(), &text, stops);
+                    let reply = ReplyReader::new(format, style.tools.as_ref(), &text, stops);
                     let reply = if must_call { reply.must_call() } else { reply };
-                    Form::Chat(Box::new(reply), style.clone())
+                    OutputForm::Chat(Box::new(reply), style.clone())
                 }
             };
-            let plan = Plan {
+            let plan = AnswerPlan {
                 sampler,
                 form,
                 constraint: constraint.clone(),
@@ -505,15 +505,15 @@ impl Loaded {
                     .filter(|_| number == 0)
                     .map(|most| (most.min(MAX_LOGPROBS), prompt_tokens)),
             };
-            Part { ids: ids.clone(), answer: Answer::new(number, plan) }
+            JobAnswer { ids: ids.clone(), answer: Answer::new(number, plan) }
         };
-        let parts: Vec<Part> = (0..n).map(part).collect();
+        let parts: Vec<JobAnswer> = (0..n).map(part).collect();
         // A picture stays as a whole or goes as one: answers to them end where the context does.
         let keep = (self.settings.context_shift && self.sources.is_none() && media.is_empty()).then(|| {
             let asked = if request.n_keep == 0 { self.settings.keep } else { request.n_keep };
             usize::try_from(asked).unwrap_or(ids.len()).clamp(usize::from(self.tokenizer.add_bos()), ids.len())
         });
-        let mut settings = sampling::listed(&options, seed);
+        let mut settings = sampling::describe_chain(&options, seed);
         settings["n_predict"] = limit.map_or(json!(-1), |limit| json!(limit));
         settings["n_keep"] = json!(request.n_keep);
         settings["n_discard"] = json!(request.n_discard);

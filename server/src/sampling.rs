@@ -132,7 +132,7 @@ pub fn of_plain(sampling: &Sampling, tokenizer: &Tokenizer) -> pumex_gguf::Resul
 }
 
 /// A chain under llama.cpp's names.
-pub fn listed(o: &SamplerOptions, seed: u64) -> Value {
+pub fn describe_chain(o: &SamplerOptions, seed: u64) -> Value {
     let names: Vec<&str> =
         o.order.iter().filter_map(|step| Step::ALL.iter().find(|s| s.0 == *step)).map(|s| s.1).collect();
     let bias: Vec<Value> = o

@@ -5,7 +5,7 @@
 
 /// What a sequence at work could take into the next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Need {
+pub struct StepNeed {
     /// Ids that are known and were not fed yet: one where an answer goes on, more of a prompt, none if it has to wait.
     pub rows: usize,
     /// Whether it is a prompt, or a part of one.
@@ -18,7 +18,7 @@ pub struct Need {
 
 /// How large steps may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct StepSizes {
     /// Most rows of a step.
     pub max_rows: usize,
     /// Rows of a step in which a prompt stands beside answers, more where these alone would be over half of it; a power of two, as steps
@@ -27,10 +27,10 @@ pub struct Sizes {
 }
 
 /// Rows of each, in the order of `needs`, which is that of age. `turn` says who is first where not even all answers fit.
-pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
+pub fn share(needs: &[StepNeed], sizes: StepSizes, turn: usize, rows: &mut Vec<usize>) {
     rows.clear();
     rows.resize(needs.len(), 0);
-    let waits = |need: &Need| need.rows > 0;
+    let waits = |need: &StepNeed| need.rows > 0;
     let rest = needs.iter().any(|need| waits(need) && !need.alone);
     let alone = (0..needs.len()).filter(|i| waits(&needs[*i]) && needs[*i].alone);
     // Each of these has its turn, and so have all others together.
@@ -39,10 +39,10 @@ pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
         rows[one] = needs[one].rows.min(sizes.max_rows);
         return;
     }
-    let kept: Vec<Need>;
+    let kept: Vec<StepNeed>;
     let needs = match turns > usize::from(rest) {
         true => {
-            kept = needs.iter().map(|need| if need.alone { Need::default() } else { *need }).collect();
+            kept = needs.iter().map(|need| if need.alone { StepNeed::default() } else { *need }).collect();
             &kept[..]
         }
         false => needs,
@@ -58,7 +58,7 @@ pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
         }
         return;
     }
-    let goes_on = |need: &Need| need.rows > 0 && !need.prompt;
+    let goes_on = |need: &StepNeed| need.rows > 0 && !need.prompt;
     for i in (0..needs.len()).map(|i| (i + turn) % needs.len().max(1)) {
         if goes_on(&needs[i]) && left > 0 {
             rows[i] = 1;
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn answers_go_on_and_prompts_get_the_rest_oldest_first() {
-        let prompt = |rows| Need { rows, prompt: true, ..Need::default() };
-        let (on, wait) = (Need { rows: 1, ..Need::default() }, Need::default());
-        let sizes = Sizes { max_rows: 8, beside: 4 };
-        let table: &[(&[Need], usize, &[usize])] = &[
+        let prompt = |rows| StepNeed { rows, prompt: true, ..StepNeed::default() };
+        let (on, wait) = (StepNeed { rows: 1, ..StepNeed::default() }, StepNeed::default());
+        let sizes = StepSizes { max_rows: 8, beside: 4 };
+        let table: &[(&[StepNeed], usize, &[usize])] = &[
             (&[], 0, &[]),
             (&[prompt(3)], 0, &[3]),
             (&[prompt(30)], 0, &[8]),
@@ -106,11 +106,13 @@ mod tests {
 
     #[test]
     fn what_is_to_be_alone_has_a_turn_of_its_own() {
-        let (on, alone) =
-            (Need { rows: 1, ..Need::default() }, Need { rows: 5, prompt: true, source: false, alone: true });
-        let waits = Need { rows: 0, alone: true, ..Need::default() };
-        let sizes = Sizes { max_rows: 8, beside: 4 };
-        let needs = [on, alone, Need { rows: 9, ..alone }, on, waits];
+        let (on, alone) = (
+            StepNeed { rows: 1, ..StepNeed::default() },
+            StepNeed { rows: 5, prompt: true, source: false, alone: true },
+        );
+        let waits = StepNeed { rows: 0, alone: true, ..StepNeed::default() };
+        let sizes = StepSizes { max_rows: 8, beside: 4 };
+        let needs = [on, alone, StepNeed { rows: 9, ..alone }, on, waits];
         let expected = [[0, 5, 0, 0, 0], [0, 0, 8, 0, 0], [1, 0, 0, 1, 0]];
         let mut rows = Vec::new();
         for turn in 0..6 {
@@ -123,10 +125,11 @@ mod tests {
 
     #[test]
     fn sources_stand_whole_in_steps_of_their_own_and_answers_go_on_between() {
-        let source = |rows| Need { rows, prompt: true, source: true, alone: false };
-        let (on, prompt) = (Need { rows: 1, ..Need::default() }, Need { rows: 3, prompt: true, ..Need::default() });
-        let sizes = Sizes { max_rows: 8, beside: 4 };
-        let table: &[(&[Need], usize, &[usize])] = &[
+        let source = |rows| StepNeed { rows, prompt: true, source: true, alone: false };
+        let (on, prompt) =
+            (StepNeed { rows: 1, ..StepNeed::default() }, StepNeed { rows: 3, prompt: true, ..StepNeed::default() });
+        let sizes = StepSizes { max_rows: 8, beside: 4 };
+        let table: &[(&[StepNeed], usize, &[usize])] = &[
             (&[source(8)], 1, &[8]),
             (&[source(5), source(4), source(3)], 0, &[5, 0, 3]),
             (&[on, source(5), prompt, on], 0, &[0, 5, 0, 0]),

@@ -60,7 +60,7 @@ pub fn in_scale(scale: f32) -> bool {
 
 /// Something that goes wrong once, for tests. Steps count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum TestFault {
     /// The step of that number fails.
     Lost(u64),
     /// From that step on, so many steps find no memory.
@@ -71,7 +71,7 @@ pub enum Fault {
 
 /// A model, and how it is served.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ModelSettings {
     /// Its name.
     pub name: String,
     /// Opens its file.
@@ -80,7 +80,7 @@ pub struct Settings {
     pub projector: Option<OpenProjector>,
     /// Files and scales of the adapters that requests may use.
     pub adapters: Vec<(PathBuf, f32)>,
-    /// Where and with what sizes it runs. `n_ctx` is what all slots have together, unless [`Settings::unified`].
+    /// Where and with what sizes it runs. `n_ctx` is what all slots have together, unless [`ModelSettings::unified`].
     pub engine: Options,
     /// Answers that are written at once.
     pub slots: usize,
@@ -131,18 +131,18 @@ pub struct Settings {
     /// A file that gets a line for each step.
     pub step_log: Option<PathBuf>,
     /// What goes wrong, for tests.
-    pub fault: Option<Fault>,
+    pub fault: Option<TestFault>,
 }
 
-impl Settings {
+impl ModelSettings {
     /// How rows of that file's model become vectors.
     pub fn pooling_of(&self, gguf: &Gguf) -> Pooling {
         self.pooling.or_else(|| Pooling::of(gguf).ok().flatten()).unwrap_or(Pooling::Mean)
     }
 
     /// A model that `open` gives, served with the defaults.
-    pub fn new(name: impl Into<String>, open: Open) -> Settings {
-        Settings {
+    pub fn new(name: impl Into<String>, open: Open) -> ModelSettings {
+        ModelSettings {
             name: name.into(),
             open,
             projector: None,

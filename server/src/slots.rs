@@ -1,6 +1,7 @@
 //! What is done with idle slots: saved, restored, emptied.
 
 use super::refusal::{invalid, refusal};
+use super::sequences::SharedIds;
 use super::worker::{SlotAction, SlotCall, Worker};
 use pumex_engine::session::KV_BLOCK;
 use pumex_engine::state;
@@ -25,6 +26,15 @@ pub fn path(folder: Option<&PathBuf>, name: &str) -> Result<PathBuf, Refusal> {
         return Err(invalid("filename", what.into()));
     }
     Ok(folder.join(name))
+}
+
+/// A file of a saved slot.
+#[derive(Clone, Copy, Debug)]
+struct SlotFile<'a> {
+    /// Its name, for messages.
+    name: &'a str,
+    /// Where it lies.
+    path: &'a Path,
 }
 
 impl Worker<'_> {
@@ -52,7 +62,7 @@ impl Worker<'_> {
                 let path = path(folder.as_ref(), name)?;
                 let seq = self.seqs.slot_of(slot, owner).ok_or_else(|| nothing_in(slot))?;
                 make_folder(&path, whose).map_err(|error| of_file(name, error))?;
-                Ok((self.save(seq, (name, &path), fingerprint)?, size(&path)))
+                Ok((self.save(seq, SlotFile { name, path: &path }, fingerprint)?, size(&path)))
             }
             SlotAction::Restore(name) => {
                 let path = path(folder.as_ref(), name)?;
@@ -60,7 +70,7 @@ impl Worker<'_> {
                     let missing = refusal(RefusalKind::NotFound, format!("filename: there is no file {name}"));
                     return Err(Refusal { field: Some("filename".into()), ..missing });
                 }
-                Ok((self.restore((owner, slot), (name, &path), fingerprint)?, size(&path)))
+                Ok((self.restore(owner, slot, SlotFile { name, path: &path }, fingerprint)?, size(&path)))
             }
             SlotAction::Erase => match (self.seqs.slot(slot).0, self.seqs.slot_of(slot, owner)) {
                 (Some(_), None) => Err(nothing_in(slot)),
@@ -70,13 +80,14 @@ impl Worker<'_> {
     }
 
     /// Writes a kept sequence to a file, with its kept beginnings where the model cannot go back to them; gives how many ids it holds.
-    fn save(&mut self, seq: u32, (name, path): (&str, &Path), fingerprint: u64) -> Result<usize, Refusal> {
+    fn save(&mut self, seq: u32, file: SlotFile<'_>, fingerprint: u64) -> Result<usize, Refusal> {
+        let SlotFile { name, path } = file;
         let of_file = |error| of_file(name, error);
         let beginnings = if self.loaded.goes_back { Vec::new() } else { self.seqs.beginnings(seq) };
         let ids = self.seqs.ids(seq).to_vec();
         let limit = self.loaded.settings.slot_bytes;
-        let used = limit.map_or(Ok(0), |_| state::used_beside(path)).map_err(of_file)?;
-        let held = state::Held { ids: &ids, seq, beginnings: &beginnings };
+        let used = limit.map_or(Ok(0), |_| state::bytes_of_others(path)).map_err(of_file)?;
+        let held = state::SequenceToSave { ids: &ids, seq, beginnings: &beginnings };
         let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
         if !state::save_all(path, fingerprint, held, room, self.runner).map_err(of_file)? {
             let limit = limit.unwrap_or_default();
@@ -90,12 +101,8 @@ impl Worker<'_> {
     }
 
     /// Has a slot hold what is in a file; gives how many ids that is. On an error it holds what it held.
-    fn restore(
-        &mut self,
-        (owner, slot): (&str, usize),
-        (name, path): (&str, &Path),
-        fingerprint: u64,
-    ) -> Result<usize, Refusal> {
+    fn restore(&mut self, owner: &str, slot: usize, file: SlotFile<'_>, fingerprint: u64) -> Result<usize, Refusal> {
+        let SlotFile { name, path } = file;
         let saved = state::open(path, fingerprint, self.runner).map_err(|error| of_file(name, error))?;
         let busy = |what: &str| refusal(RefusalKind::Unavailable, format!("filename: {name}: {what} are at work"));
         let former = self.seqs.slot(slot).0;
@@ -106,7 +113,7 @@ impl Worker<'_> {
         let short = needed.saturating_sub(self.runner.free_blocks());
         if short > 0 {
             // The file is whole: what the slot holds may make room for it, where that is enough.
-            let own = former.map_or(0, |former| self.runner.held(former).div_ceil(KV_BLOCK));
+            let own = former.map_or(0, |former| self.runner.sequence_len(former).div_ceil(KV_BLOCK));
             if short > own {
                 self.seqs.free(self.runner, seq);
                 return Err(busy("too many of the cache's blocks"));
@@ -121,10 +128,10 @@ impl Worker<'_> {
         match saved.restore(self.runner, seq, &others) {
             Ok((ids, lengths)) => {
                 for (other, length) in others.iter().zip(lengths) {
-                    self.seqs.keep(self.runner, *other, (owner, usize::MAX), (&ids[..length], 0));
+                    self.seqs.keep(self.runner, *other, owner, None, SharedIds { ids: &ids[..length], steady: 0 });
                 }
                 // Nobody knows in which steps they were computed.
-                self.seqs.keep(self.runner, seq, (owner, slot), (&ids, 0));
+                self.seqs.keep(self.runner, seq, owner, Some(slot), SharedIds { ids: &ids, steady: 0 });
                 stay.into_iter().for_each(|former| self.seqs.free(self.runner, former));
                 Ok(ids.len())
             }

@@ -1,11 +1,12 @@
 //! Steps: their rows, what comes of them, and when answers end.
 
+use super::active_request::{ActiveAnswer, ActiveRequest, Gives, PendingRow};
 use super::answer::Next;
-use super::refusal::{failed, refusal};
-use super::schedule::{share, Need, Sizes};
-use super::work::{Asked, Gives, Running, Work};
+use super::refusal::{engine_failure, refusal};
+use super::schedule::{share, StepNeed, StepSizes};
+use super::sequences::SharedIds;
 use super::worker::{send, Flight, Worker};
-use pumex_engine::conversation::shifted;
+use pumex_engine::conversation::shift_ids;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{Event, Finish, FinishReason, Holder, RefusalKind, Timings};
 use pumex_step::sample::Allowed;
@@ -33,14 +34,14 @@ impl Worker<'_> {
         }
         let later = asked.iter().any(|asked| asked.allowed == Allowed::Later);
         let Some((ticket, launched)) = self.launch()? else {
-            wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
+            wrong.into_iter().for_each(|(id, error)| self.fail(id, engine_failure(&error)));
             return Ok(false);
         };
         self.fitted = self.fitted.max(self.rows.len());
         self.flying.push_back(Flight { ticket, asked, later, launched });
         self.steps.0 += 1;
-        self.started();
-        wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
+        self.note_started_step();
+        wrong.into_iter().for_each(|(id, error)| self.fail(id, engine_failure(&error)));
         Ok(true)
     }
 
@@ -51,18 +52,18 @@ impl Worker<'_> {
             self.needs.clear();
             for slot in &self.order {
                 let work = self.slots[*slot].as_ref();
-                let need = work.map_or(Need::default(), |work| {
+                let need = work.map_or(StepNeed::default(), |work| {
                     let running = self.running.get(&work.request);
                     match running.is_none_or(|r| !r.outbox.is_empty()) {
-                        true => Need::default(),
+                        true => StepNeed::default(),
                         false => work.need(n_ctx, running.and_then(|r| r.gate)),
                     }
                 });
-                let need = if need.prompt && !prompts { Need::default() } else { need };
+                let need = if need.prompt && !prompts { StepNeed::default() } else { need };
                 self.needs.push(need);
             }
             let max_rows = self.runner.max_rows().max(1);
-            let sizes = Sizes { max_rows, beside: self.loaded.settings.prompt_rows.min(max_rows) };
+            let sizes = StepSizes { max_rows, beside: self.loaded.settings.prompt_rows.min(max_rows) };
             share(&self.needs, sizes, self.steps.0 as usize, &mut self.counts);
             self.keep_whole(max_rows);
             let mut left = max_rows - self.counts.iter().sum::<usize>();
@@ -92,7 +93,7 @@ impl Worker<'_> {
             } else if !self.flying.is_empty() {
                 return false;
             } else if !self.preempt() {
-                self.exhausted();
+                self.end_for_lack_of_room();
             }
         }
     }
@@ -120,7 +121,7 @@ impl Worker<'_> {
     }
 
     /// Says what the last rows give, and notes what is under way. Also gives requests that cannot go on behind this step.
-    fn ask(&mut self) -> (Vec<Asked>, Vec<(u64, Error)>) {
+    fn ask(&mut self) -> (Vec<PendingRow>, Vec<(u64, Error)>) {
         let (mut asked, mut at) = (Vec::with_capacity(self.order.len()), 0);
         let mut wrong = Vec::new();
         for (slot, count) in self.placed.iter().map(|i| (self.order[*i], self.counts[*i])) {
@@ -129,18 +130,19 @@ impl Worker<'_> {
             let gated = self.running.get(&work.request).is_some_and(|r| r.gate.is_some());
             let outputs = if gated { 0 } else { work.outputs(count) };
             let first = at - count;
-            for (i, row) in self.rows[first..first + work.told_rows(count).min(count - outputs)].iter_mut().enumerate()
+            for (i, row) in
+                self.rows[first..first + work.reported_rows(count).min(count - outputs)].iter_mut().enumerate()
             {
                 row.output = RowOutput::Logits;
                 let (gives, told) = (Gives::Logits, Some(work.fed + i));
-                asked.push(Asked { slot, serial: work.serial, allowed: Allowed::All, gives, told });
+                asked.push(PendingRow { slot, serial: work.serial, allowed: Allowed::All, gives, told });
             }
             for row in &mut self.rows[at - outputs..at] {
                 match work.output(self.runner, row.token) {
                     Ok((output, allowed)) => {
                         row.output = output;
                         let gives = Gives::of(&row.output);
-                        asked.push(Asked { slot, serial: work.serial, allowed, gives, told: None });
+                        asked.push(PendingRow { slot, serial: work.serial, allowed, gives, told: None });
                         work.unread += 1;
                     }
                     Err(error) => {
@@ -157,7 +159,7 @@ impl Worker<'_> {
     }
 
     /// What follows from a step that was started: progress, prompts that are computed.
-    fn started(&mut self) {
+    fn note_started_step(&mut self) {
         let (mut open, mut kept) = (Vec::new(), Vec::new());
         for (i, slot) in self.order.iter().enumerate().filter(|(i, _)| self.needs.get(*i).is_some_and(|n| n.prompt)) {
             let Some(work) = self.slots[*slot].as_mut().filter(|_| self.counts[i] > 0) else { continue };
@@ -178,11 +180,11 @@ impl Worker<'_> {
             }
         }
         for (seq, owner, ids, steady) in kept {
-            self.seqs.checkpoint(self.runner, seq, &owner, (&ids, steady));
+            self.seqs.checkpoint(self.runner, seq, &owner, SharedIds { ids: &ids, steady });
         }
         for (request, seq, owner, ids, steady) in open {
             if self.loaded.sources.is_none() {
-                self.seqs.offer(seq, &owner, (&ids, steady));
+                self.seqs.offer(seq, &owner, SharedIds { ids: &ids, steady });
             }
             self.open_gate(request);
         }
@@ -196,11 +198,11 @@ impl Worker<'_> {
         let all: Arc<[u32]> = vec![u32::MAX; self.runner.n_vocab().div_ceil(32)].into();
         let (mut told, mut wrong) = (Vec::with_capacity(flight.asked.len()), Vec::new());
         for asked in &flight.asked {
-            let of = |work: &&mut Work| work.serial == asked.serial && work.skip == 0;
+            let of = |work: &&mut ActiveAnswer| work.serial == asked.serial && work.skip == 0;
             let work = self.slots[asked.slot].as_mut().filter(of);
             told.push(match work.filter(|_| asked.allowed == Allowed::Later) {
                 None => Allowed::These(all.clone()),
-                Some(work) => match work.answer.allowed() {
+                Some(work) => match work.answer.allowed_ids() {
                     Ok(Allowed::These(bits)) => Allowed::These(bits),
                     Ok(_) => Allowed::These(all.clone()),
                     Err(error) => {
@@ -211,7 +213,7 @@ impl Worker<'_> {
             });
         }
         self.runner.allow(ticket, &told)?;
-        wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
+        wrong.into_iter().for_each(|(id, error)| self.fail(id, engine_failure(&error)));
         Ok(())
     }
 
@@ -257,7 +259,7 @@ impl Worker<'_> {
                             }
                             let all = last.as_ref().map_or((&output.logits[..], at.1), |all| (&all[..], at.0));
                             let row = all.0.get(all.1 * n_vocab..(all.1 + 1) * n_vocab);
-                            row.and_then(|row| chosen(work, row, &asked.allowed)).ok_or_else(|| Error::nan_logits(i))
+                            row.and_then(|row| choose_id(work, row, &asked.allowed)).ok_or_else(|| Error::nan_logits(i))
                         }
                     }
                 }
@@ -268,12 +270,12 @@ impl Worker<'_> {
                     // What is kept of it would spoil what goes on from there.
                     work.fed = 0;
                     let request = work.request;
-                    self.fail(request, failed(&error));
+                    self.fail(request, engine_failure(&error));
                 }
             }
         }
         self.settle();
-        self.counted(flight.asked.iter().filter(|asked| asked.told.is_none()).count());
+        self.count_step(flight.asked.iter().filter(|asked| asked.told.is_none()).count());
         self.log.iter_mut().for_each(|log| log.line(&flight.launched, waited, &*self.runner));
         Ok(())
     }
@@ -334,7 +336,7 @@ impl Worker<'_> {
         let n_ctx = self.loaded.n_ctx();
         let Some(work) = self.slots[slot].as_mut() else { return };
         let job = self.running.get(&work.request).map(|running| &running.job);
-        let stay = job.and_then(|job| Some(shifted(&work.ids, job.keep?.min(n_ctx / 4 * 3), job.discard)));
+        let stay = job.and_then(|job| Some(shift_ids(&work.ids, job.keep?.min(n_ctx / 4 * 3), job.discard)));
         match stay.filter(|stay| !stay.is_empty() && stay.len() < n_ctx) {
             None => self.end(slot, FinishReason::ContextFull),
             Some(stay) => {
@@ -379,7 +381,7 @@ impl Worker<'_> {
     }
 
     /// Counts a step that was read.
-    fn counted(&mut self, answers: usize) {
+    fn count_step(&mut self, answers: usize) {
         let (now, free) = (Instant::now(), self.runner.free_blocks());
         let seconds = (now - self.clock).as_secs_f64();
         self.clock = now;
@@ -403,7 +405,7 @@ impl Worker<'_> {
     /// Shows who is at work, and what idle slots hold.
     pub(super) fn show(&mut self) {
         let (waiting, running) = (self.queue.len() as u64, self.running.len() as u64);
-        let (free, kept) = (self.runner.free_blocks() as u64, self.seqs.kept());
+        let (free, kept) = (self.runner.free_blocks() as u64, self.seqs.kept_count());
         let mut view = self.shared.view();
         view.metrics.requests_running = running;
         view.metrics.requests_waiting = waiting;
@@ -438,7 +440,7 @@ impl Worker<'_> {
 }
 
 /// Chooses an id of one row of logits, `[vocab]`.
-fn chosen(work: &mut Work, logits: &[f32], allowed: &Allowed) -> Option<u32> {
+fn choose_id(work: &mut ActiveAnswer, logits: &[f32], allowed: &Allowed) -> Option<u32> {
     let answer = &mut work.answer;
     let id = answer.sampler.sample_of(logits, allowed.clone())?;
     if answer.after_chain {
@@ -452,7 +454,7 @@ fn chosen(work: &mut Work, logits: &[f32], allowed: &Allowed) -> Option<u32> {
 }
 
 /// How an answer went.
-fn finish(work: &Work, running: &Running, reason: FinishReason) -> Finish {
+fn finish(work: &ActiveAnswer, running: &ActiveRequest, reason: FinishReason) -> Finish {
     let (job, answer) = (&running.job, &work.answer);
     let ms = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
         (Some(from), Some(to)) => to.saturating_duration_since(from).as_secs_f64() * 1e3,

@@ -15,17 +15,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::draft::Draft;
-use super::loaded::Loaded;
-use super::log::{Launched, StepLog};
+use super::active_request::{ActiveAnswer, ActiveRequest, PendingRow};
+use super::adapter_scales::refuse_scales;
+use super::draft::DraftRunner;
+use super::loaded_model::LoadedModel;
+use super::log::{LaunchLog, StepLog};
+use super::model_status::ModelStatus;
 use super::queue::Queue;
-use super::refusal::{failed, refusal, stopping, told};
+use super::refusal::{engine_failure, public_text, refusal, stopping};
 use super::request::Job;
-use super::scales::refuse_scales;
-use super::seqs::Seqs;
-use super::settings::Fault;
-use super::shared::Shared;
-use super::work::{Asked, Running, Work};
+use super::sequences::{Seqs, SharedIds};
+use super::settings::TestFault;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::{Event, Holder, Refusal, RefusalKind};
 use pumex_step::{Row, Runner, Ticket};
@@ -58,7 +58,7 @@ pub struct SlotCall {
 }
 
 /// What other threads ask of a model's.
-pub enum Command {
+pub enum WorkerCommand {
     /// Works on a request.
     Generate(Box<Job>),
     /// Does something with a slot.
@@ -68,7 +68,7 @@ pub enum Command {
 }
 
 /// Why a worker is done.
-pub enum Done {
+pub enum WorkerExit {
     /// It was told so.
     Stopped,
     /// The next request wants adapters at other scales.
@@ -82,11 +82,11 @@ pub struct Flight {
     /// The runner's.
     pub ticket: Ticket,
     /// Its output rows, in order.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<PendingRow>,
     /// Whether the runner is to be told which ids are allowed.
     pub later: bool,
     /// What it was, for the log.
-    pub launched: Launched,
+    pub launched: LaunchLog,
 }
 
 /// A sequence whose answer is over, until steps under way are read.
@@ -99,26 +99,26 @@ pub struct Leaving {
     pub of: (String, usize),
     /// What it holds.
     pub ids: Vec<u32>,
-    /// Of which so many are of use to steady requests.
+    /// Ids that are of use to steady requests.
     pub steady: usize,
 }
 
 /// Requests at work on a runner.
 pub struct Worker<'r> {
     pub(super) runner: &'r mut dyn Runner,
-    pub(super) draft: Option<Draft<'r>>,
-    pub(super) loaded: Arc<Loaded>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) draft: Option<DraftRunner<'r>>,
+    pub(super) loaded: Arc<LoadedModel>,
+    pub(super) shared: Arc<ModelStatus>,
     pub(super) queue: &'r mut Queue<Box<Job>>,
     /// Adapters' scales.
     pub(super) scales: Vec<f32>,
     pub(super) seqs: Seqs,
-    pub(super) slots: Vec<Option<Work>>,
+    pub(super) slots: Vec<Option<ActiveAnswer>>,
     /// Slots at work, the oldest request first.
     pub(super) order: Vec<usize>,
-    pub(super) running: BTreeMap<u64, Running>,
+    pub(super) running: BTreeMap<u64, ActiveRequest>,
     /// Requests whose last events wait for room.
-    pub(super) ending: Vec<Running>,
+    pub(super) ending: Vec<ActiveRequest>,
     pub(super) flying: VecDeque<Flight>,
     pub(super) leaving: Vec<Leaving>,
     /// Steps started, and read.
@@ -129,7 +129,7 @@ pub struct Worker<'r> {
     pub(super) depth: usize,
     pub(super) serial: u64,
     pub(super) rescale: Option<Vec<f32>>,
-    pub(super) fault: &'r mut Option<Fault>,
+    pub(super) fault: &'r mut Option<TestFault>,
     /// Most rows of a step that there was memory for.
     pub(super) fitted: usize,
     pub(super) log: Option<StepLog>,
@@ -138,8 +138,26 @@ pub struct Worker<'r> {
     pub(super) counts: Vec<usize>,
     /// Indices into the order of age, in the order that their rows have in the step.
     pub(super) placed: Vec<usize>,
-    pub(super) needs: Vec<super::schedule::Need>,
+    pub(super) needs: Vec<super::schedule::StepNeed>,
     pub(super) told: Vec<Event>,
+}
+
+/// What a worker of a loaded model is made of.
+pub struct WorkerParts<'r> {
+    /// Computes the model's steps.
+    pub runner: &'r mut dyn Runner,
+    /// A small model that proposes ids, where there is one.
+    pub draft: Option<DraftRunner<'r>>,
+    /// What requests need of the model beside its runner.
+    pub loaded: Arc<LoadedModel>,
+    /// What other threads are shown of the model.
+    pub status: Arc<ModelStatus>,
+    /// Requests that wait.
+    pub queue: &'r mut Queue<Box<Job>>,
+    /// The scales of adapters that the runner was loaded with.
+    pub scales: Vec<f32>,
+    /// Something that goes wrong once, for tests.
+    pub fault: &'r mut Option<TestFault>,
 }
 
 impl<'r> Worker<'r> {
@@ -147,12 +165,8 @@ impl<'r> Worker<'r> {
     ///
     /// # Errors
     /// A log of steps that cannot be written.
-    pub fn new(
-        (runner, draft): (&'r mut dyn Runner, Option<Draft<'r>>),
-        (loaded, shared): (Arc<Loaded>, Arc<Shared>),
-        (queue, scales): (&'r mut Queue<Box<Job>>, Vec<f32>),
-        fault: &'r mut Option<Fault>,
-    ) -> Result<Worker<'r>> {
+    pub fn new(parts: WorkerParts<'r>) -> Result<Worker<'r>> {
+        let WorkerParts { runner, draft, loaded, status: shared, queue, scales, fault } = parts;
         let slots = loaded.settings.slots;
         // What is proposed follows from ids that are read.
         let depth = if runner.allows_later() && draft.is_none() { 2 } else { 1 };
@@ -189,17 +203,17 @@ impl<'r> Worker<'r> {
     }
 
     /// Works until there is a reason not to. All requests at work got their last event then.
-    pub fn run(mut self, commands: &Receiver<Command>) -> Done {
+    pub fn run(mut self, commands: &Receiver<WorkerCommand>) -> WorkerExit {
         // Nothing is at work yet, whatever was when the last one ended.
         self.show();
         loop {
             if let Err(done) = self.receive(commands) {
-                while let Ok(Command::Generate(job)) = commands.try_recv() {
+                while let Ok(WorkerCommand::Generate(job)) = commands.try_recv() {
                     self.queue.push(job.ticket.clone(), job);
                 }
                 let why = match &done {
-                    Done::Failed(error) => failed(error),
-                    Done::Stopped | Done::Rescale(_) => stopping(),
+                    WorkerExit::Failed(error) => engine_failure(error),
+                    WorkerExit::Stopped | WorkerExit::Rescale(_) => stopping(),
                 };
                 self.fail_all(&why);
                 return done;
@@ -208,13 +222,13 @@ impl<'r> Worker<'r> {
             self.admit();
             if let Some(scales) = self.rescale.take() {
                 match (self.loaded.settings.open)(&scales) {
-                    Ok(_) => return Done::Rescale(scales),
+                    Ok(_) => return WorkerExit::Rescale(scales),
                     Err(error) => refuse_scales(self.queue, &self.shared, &scales, &error),
                 }
             }
             if let Err(error) = self.step() {
-                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {}", told(&error))));
-                return Done::Failed(error);
+                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {}", public_text(&error))));
+                return WorkerExit::Failed(error);
             }
         }
     }
@@ -239,7 +253,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Takes what others ask for; waits for it where there is nothing to do.
-    fn receive(&mut self, commands: &Receiver<Command>) -> std::result::Result<(), Done> {
+    fn receive(&mut self, commands: &Receiver<WorkerCommand>) -> std::result::Result<(), WorkerExit> {
         loop {
             let idle = !self.is_busy() && self.queue.is_empty() && self.flying.is_empty();
             let command = if idle {
@@ -248,7 +262,7 @@ impl<'r> Worker<'r> {
                 let command = match commands.recv_timeout(Duration::from_secs(3600)) {
                     Ok(command) => command,
                     Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Done::Stopped),
+                    Err(RecvTimeoutError::Disconnected) => return Err(WorkerExit::Stopped),
                 };
                 self.log.iter_mut().for_each(StepLog::idle);
                 command
@@ -256,17 +270,17 @@ impl<'r> Worker<'r> {
                 match commands.try_recv() {
                     Ok(command) => command,
                     Err(TryRecvError::Empty) => return Ok(()),
-                    Err(TryRecvError::Disconnected) => return Err(Done::Stopped),
+                    Err(TryRecvError::Disconnected) => return Err(WorkerExit::Stopped),
                 }
             };
             self.shared.view().idle_since = None;
             match command {
-                Command::Generate(job) => self.queue.push(job.ticket.clone(), job),
-                Command::Stop => return Err(Done::Stopped),
-                Command::Slot(call) => {
+                WorkerCommand::Generate(job) => self.queue.push(job.ticket.clone(), job),
+                WorkerCommand::Stop => return Err(WorkerExit::Stopped),
+                WorkerCommand::Slot(call) => {
                     while !self.flying.is_empty() {
                         if let Err(error) = self.read().and_then(|()| self.tell_allowed()) {
-                            return Err(Done::Failed(error));
+                            return Err(WorkerExit::Failed(error));
                         }
                     }
                     let done = self.act(&call);
@@ -282,7 +296,7 @@ impl<'r> Worker<'r> {
     /// Hands out events that wait, and lets requests go whose reader is gone or takes nothing.
     fn pass_on(&mut self) {
         let stall = self.loaded.settings.stall;
-        let is_gone = |running: &Running| {
+        let is_gone = |running: &ActiveRequest| {
             running.job.events.is_closed() || running.stalled.is_some_and(|since| since.elapsed() > stall)
         };
         self.running.values_mut().chain(&mut self.ending).filter(|r| !r.outbox.is_empty()).for_each(flush);
@@ -293,13 +307,13 @@ impl<'r> Worker<'r> {
         }
         if self.queue.iter().any(|job| job.events.is_closed()) {
             let gone = self.queue.remove(|job| job.events.is_closed());
-            self.waited(gone.iter().filter(|job| job.started.is_none()).count());
+            self.stop_waiting(gone.iter().filter(|job| job.started.is_none()).count());
             self.shared.view().metrics.requests_cancelled += gone.len() as u64;
         }
     }
 
     /// So many requests wait no longer.
-    pub(super) fn waited(&self, n: usize) {
+    pub(super) fn stop_waiting(&self, n: usize) {
         self.shared.waiting.fetch_sub(n, Ordering::Relaxed);
     }
 
@@ -326,16 +340,16 @@ impl<'r> Worker<'r> {
     }
 
     /// Takes a request's answers out of their slots; gives them, the first one first.
-    pub(super) fn vacate(&mut self, id: u64) -> Vec<Work> {
-        let of = |work: &Option<Work>| work.as_ref().is_some_and(|work| work.request == id);
+    pub(super) fn vacate(&mut self, id: u64) -> Vec<ActiveAnswer> {
+        let of = |work: &Option<ActiveAnswer>| work.as_ref().is_some_and(|work| work.request == id);
         let slots: Vec<usize> = (0..self.slots.len()).filter(|slot| of(&self.slots[*slot])).collect();
-        let mut gone: Vec<Work> = slots.iter().filter_map(|slot| self.leave(*slot)).collect();
+        let mut gone: Vec<ActiveAnswer> = slots.iter().filter_map(|slot| self.leave(*slot)).collect();
         gone.sort_by_key(|work| work.answer.number);
         gone
     }
 
     /// Takes an answer out of its slot. What its sequence holds is kept.
-    pub(super) fn leave(&mut self, slot: usize) -> Option<Work> {
+    pub(super) fn leave(&mut self, slot: usize) -> Option<ActiveAnswer> {
         let work = self.slots[slot].take()?;
         self.order.retain(|s| *s != slot);
         let owner = self.running.get(&work.request).map(|r| r.job.owner.clone()).unwrap_or_default();
@@ -360,7 +374,7 @@ impl<'r> Worker<'r> {
             }
             // What ran ahead of the answer's end is not of it.
             self.runner.forget(seq, ids.len() as u32);
-            self.seqs.keep(self.runner, seq, (&owner, slot), (&ids, steady));
+            self.seqs.keep(self.runner, seq, &owner, Some(slot), SharedIds { ids: &ids, steady });
         }
     }
 
@@ -373,7 +387,7 @@ impl<'r> Worker<'r> {
         self.ending.clear();
         if why.kind == RefusalKind::Unavailable {
             let waiting = self.queue.remove(|_| true);
-            self.waited(waiting.iter().filter(|job| job.started.is_none()).count());
+            self.stop_waiting(waiting.iter().filter(|job| job.started.is_none()).count());
             waiting.iter().for_each(|job| {
                 let _ = job.events.try_send(Event::Failed(why.clone()));
             });
@@ -391,7 +405,7 @@ fn blocks(runner: &dyn Runner) -> usize {
 }
 
 /// Sends an event, or has it wait for those before it.
-pub fn send(running: &mut Running, event: Event) {
+pub fn send(running: &mut ActiveRequest, event: Event) {
     if !running.outbox.is_empty() {
         running.outbox.push_back(event);
         return;
@@ -403,7 +417,7 @@ pub fn send(running: &mut Running, event: Event) {
 }
 
 /// Sends what waits, as far as there is room.
-fn flush(running: &mut Running) {
+fn flush(running: &mut ActiveRequest) {
     while let Some(event) = running.outbox.pop_front() {
         match running.job.events.try_send(event) {
             Ok(()) => running.stalled = Some(Instant::now()),

@@ -52,7 +52,7 @@ constants! {
     MASK_SOURCE = 5;
     /// Those after its source, up to the row's own.
     MASK_ANSWER = 6;
-    /// Those that a list has, see `plan/src/chosen.rs`.
+    /// Those that a list has, see `plan/src/sparse_attention.rs`.
     MASK_CHOSEN = 7;
     /// All up to the row's own, and those behind it that see each other with it.
     MASK_GROUP = 8;

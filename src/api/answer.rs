@@ -11,7 +11,7 @@ use std::thread::Thread;
 use tokio::sync::mpsc::Receiver;
 
 /// An error in words, with the field that it is about.
-pub(super) fn refused(refusal: Refusal) -> Error {
+pub(super) fn refusal_error(refusal: Refusal) -> Error {
     match refusal.field {
         Some(field) if !field.is_empty() && !refusal.message.contains(&field) => {
             Error::Request(format!("{field}: {}", refusal.message))
@@ -192,8 +192,12 @@ impl Answer {
         match event {
             Event::Started { prompt_tokens, .. } => self.reply.prompt_tokens = prompt_tokens,
             Event::Piece { phase, text, tokens, .. } => {
-                let token =
-                    |t: pumex_serve::engine::Piece| Token { id: t.id, bytes: t.bytes, logprob: t.logprob, top: t.top };
+                let token = |t: pumex_serve::engine::GeneratedToken| Token {
+                    id: t.id,
+                    bytes: t.bytes,
+                    logprob: t.logprob,
+                    top: t.top,
+                };
                 let tokens: Vec<Token> = tokens.into_iter().map(token).collect();
                 self.reply.tokens.extend_from_slice(&tokens);
                 let mut chunk = Chunk { tokens, ..Chunk::default() };
@@ -227,7 +231,7 @@ impl Answer {
             }
             Event::Failed(refusal) => {
                 self.is_over = true;
-                return Err(refused(refusal));
+                return Err(refusal_error(refusal));
             }
             Event::Progress { .. } | Event::Prompt { .. } => {}
         }

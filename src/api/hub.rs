@@ -18,12 +18,12 @@ pub struct Fetched {
 #[cfg(feature = "download")]
 pub fn fetch(repo: &str) -> Result<Fetched> {
     use crate::Error;
-    use pumex_hub::{Event, Settings, Watch};
+    use pumex_hub::{Event, HubSettings, Watch};
     let error = |e: pumex_hub::Error| match e {
         pumex_hub::Error::Io { path, source } => Error::io(&path, source),
         other => Error::Request(other.to_string()),
     };
-    let settings = Settings::from(|key| std::env::var_os(key)).map_err(error)?;
+    let settings = HubSettings::from(|key| std::env::var_os(key)).map_err(error)?;
     let never = std::sync::atomic::AtomicBool::new(false);
     let mut tell = |event: Event<'_>| match event {
         Event::Begins { name, total } => tracing::info!("downloading {name}, {total} bytes"),

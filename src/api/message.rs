@@ -58,13 +58,13 @@ impl Message {
         Ok(self.image_bytes(read(path.as_ref())?))
     }
 
-    /// Likewise, of such a file's bytes.
+    /// The message with a picture after what it has so far, given as the bytes of such a file.
     #[must_use]
     pub fn image_bytes(self, bytes: Vec<u8>) -> Message {
         self.medium(MediumKind::Picture, bytes)
     }
 
-    /// Likewise with a sound: a WAV, MP3, FLAC or Ogg file.
+    /// The message with a sound after what it has so far: a WAV, MP3, FLAC or Ogg file.
     ///
     /// # Errors
     /// As [`Message::image`].
@@ -72,7 +72,7 @@ impl Message {
         Ok(self.audio_bytes(read(path.as_ref())?))
     }
 
-    /// Likewise, of such a file's bytes.
+    /// The message with a sound after what it has so far, given as the bytes of such a file.
     #[must_use]
     pub fn audio_bytes(self, bytes: Vec<u8>) -> Message {
         self.medium(MediumKind::Sound, bytes)

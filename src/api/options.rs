@@ -1,9 +1,9 @@
 //! How a model is opened: where it runs, with which sizes, and what stands beside it.
 
 use crate::engine::{CacheType, DeviceChoice, Options};
-use crate::gguf::{Access, Gguf};
+use crate::gguf::{FileAccess, Gguf};
 use crate::projector::{MediaOptions, Projector};
-use crate::server::{Listed, Models, Serving, Settings};
+use crate::server::{ListedModel, ModelSettings, Models, Serving};
 use crate::{adapter, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl ModelOptions {
         self
     }
 
-    /// The same request gives the same answer, whatever is asked beside and before it; slower.
+    /// Whether one request always gets one answer, whatever is asked beside and before it; slower.
     #[must_use]
     pub fn deterministic(mut self, deterministic: bool) -> ModelOptions {
         self.deterministic = deterministic;
@@ -186,13 +186,13 @@ impl ModelOptions {
     /// The file, with its adapters at these scales; none: at those that were given.
     pub(super) fn gguf(&self, source: &Source, scales: Option<&[f32]>) -> Result<Gguf> {
         let gguf = match source {
-            Source::File(path) => Gguf::open_with(path, Access::default())?,
+            Source::File(path) => Gguf::open_with(path, FileAccess::default())?,
             Source::Bytes(name, bytes) => Gguf::from_static(name, bytes)?,
         };
         let scaled = |(i, (path, scale)): (usize, &(PathBuf, f32))| {
             (path.clone(), scales.and_then(|scales| scales.get(i)).copied().unwrap_or(*scale))
         };
-        attached(gguf, self.adapters.iter().enumerate().map(scaled).collect())
+        attach_adapters(gguf, self.adapters.iter().enumerate().map(scaled).collect())
     }
 
     /// What runs one sequence beside all that is served.
@@ -201,12 +201,12 @@ impl ModelOptions {
     }
 
     /// All that answers requests, of which nothing is loaded yet.
-    pub(super) fn served(&self, name: &str, source: &Source, embeds: bool) -> Arc<Models> {
+    pub(super) fn build_server(&self, name: &str, source: &Source, embeds: bool) -> Arc<Models> {
         let (own, from) = (self.clone(), source.clone());
         let open = move |scales: &[f32]| own.gguf(&from, Some(scales));
         let (mmproj, engine) = (self.mmproj.clone(), self.engine.clone());
         let projector = move |_: &Gguf| mmproj.as_deref().map(|path| projector(path, &engine)).transpose();
-        let settings = Settings {
+        let settings = ModelSettings {
             projector: Some(Arc::new(projector)),
             adapters: self.adapters.clone(),
             engine: self.engine.clone(),
@@ -217,22 +217,22 @@ impl ModelOptions {
             context_shift: self.context_shift,
             // A reader in the same program may think for as long as it likes.
             stall: std::time::Duration::from_secs(u64::from(u32::MAX)),
-            ..Settings::new(name, Arc::new(open))
+            ..ModelSettings::new(name, Arc::new(open))
         };
         let path = match source {
             Source::File(path) => Some(path.clone()),
             Source::Bytes(..) => None,
         };
-        Models::new(vec![Listed { path, ..Listed::new(settings) }], Serving::default())
+        Models::new(vec![ListedModel { path, ..ListedModel::new(settings) }], Serving::default())
     }
 }
 
 fn projector(path: &Path, engine: &Options) -> Result<Projector> {
-    Projector::open(path, Access::default(), MediaOptions::default(), engine)
+    Projector::open(path, FileAccess::default(), MediaOptions::default(), engine)
 }
 
 /// The model with adapters; those at a scale of 0 are left out.
-fn attached(mut gguf: Gguf, mut adapters: Vec<(PathBuf, f32)>) -> Result<Gguf> {
+fn attach_adapters(mut gguf: Gguf, mut adapters: Vec<(PathBuf, f32)>) -> Result<Gguf> {
     adapters.retain(|(_, scale)| *scale != 0.0);
     if !adapters.is_empty() {
         adapter::attach(&mut gguf, &adapter::open_all(&adapters)?, &[], adapter::Layers::default())?;

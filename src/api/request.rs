@@ -1,6 +1,6 @@
 //! What is asked of a model: a prompt or a conversation, and how it is answered.
 
-use super::answer::{refused, Answer, Reply};
+use super::answer::{refusal_error, Answer, Reply};
 use super::message::{Message, Tool};
 use crate::server::Models;
 use crate::Result;
@@ -101,17 +101,17 @@ impl<'a> Request<'a> {
         Request { models, generate: Generate::new(Asked::Chat(chat)) }
     }
 
-    fn sampled(mut self, set: impl FnOnce(&mut Sampling)) -> Request<'a> {
+    fn set_sampling(mut self, set: impl FnOnce(&mut Sampling)) -> Request<'a> {
         set(&mut self.generate.sampling);
         self
     }
 
-    fn within(mut self, constraint: Constraint) -> Request<'a> {
+    fn set_constraint(mut self, constraint: Constraint) -> Request<'a> {
         self.generate.constraint = Some(constraint);
         self
     }
 
-    fn talked(mut self, set: impl FnOnce(&mut Chat)) -> Request<'a> {
+    fn set_chat(mut self, set: impl FnOnce(&mut Chat)) -> Request<'a> {
         if let Asked::Chat(chat) = &mut self.generate.prompt {
             set(chat);
         }
@@ -132,37 +132,37 @@ impl<'a> Request<'a> {
 
     /// Divides logits: 0 always takes the most probable id.
     pub fn temperature(self, temperature: f32) -> Request<'a> {
-        self.sampled(|s| s.temperature = Some(temperature))
+        self.set_sampling(|s| s.temperature = Some(temperature))
     }
 
     /// Ids come from the `k` most probable ones; 0 from all.
     pub fn top_k(self, k: i32) -> Request<'a> {
-        self.sampled(|s| s.top_k = Some(k))
+        self.set_sampling(|s| s.top_k = Some(k))
     }
 
     /// Ids come from the most probable ones whose probabilities together reach `p`.
     pub fn top_p(self, p: f32) -> Request<'a> {
-        self.sampled(|s| s.top_p = Some(p))
+        self.set_sampling(|s| s.top_p = Some(p))
     }
 
     /// Ids have at least this share of the most probable one's probability.
     pub fn min_p(self, p: f32) -> Request<'a> {
-        self.sampled(|s| s.min_p = Some(p))
+        self.set_sampling(|s| s.min_p = Some(p))
     }
 
     /// Divides logits of recent ids, where they are positive, else multiplies them; 1 is off.
     pub fn repeat_penalty(self, penalty: f32) -> Request<'a> {
-        self.sampled(|s| s.repeat_penalty = Some(penalty))
+        self.set_sampling(|s| s.repeat_penalty = Some(penalty))
     }
 
-    /// The same seed gives the same answer to the same request, where [`ModelOptions`](super::ModelOptions) say so.
+    /// Seeds the sampler: one seed gives one answer to one request, where [`ModelOptions`](super::ModelOptions) say so.
     pub fn seed(self, seed: u32) -> Request<'a> {
-        self.sampled(|s| s.seed = Some(i64::from(seed)))
+        self.set_sampling(|s| s.seed = Some(i64::from(seed)))
     }
 
     /// Adds to the logit of an id; negative infinity bans it.
     pub fn logit_bias(self, id: u32, bias: f32) -> Request<'a> {
-        self.sampled(|s| s.logit_bias.push((PromptPart::Token(id), bias)))
+        self.set_sampling(|s| s.logit_bias.push((PromptPart::Token(id), bias)))
     }
 
     /// All that is said of how ids are chosen, in place of what was said before.
@@ -173,22 +173,22 @@ impl<'a> Request<'a> {
 
     /// The answer is a text of this grammar, in llama.cpp's notation (GBNF), whose rule `root` is the whole.
     pub fn grammar(self, gbnf: impl Into<String>) -> Request<'a> {
-        self.within(Constraint::Grammar(gbnf.into()))
+        self.set_constraint(Constraint::Grammar(gbnf.into()))
     }
 
     /// The answer is a JSON text of this schema.
     pub fn json_schema(self, schema: Value) -> Request<'a> {
-        self.within(Constraint::Schema(schema))
+        self.set_constraint(Constraint::Schema(schema))
     }
 
     /// The answer is a JSON object.
     pub fn json(self) -> Request<'a> {
-        self.within(Constraint::JsonObject)
+        self.set_constraint(Constraint::JsonObject)
     }
 
     /// The answer is a text of this regular expression.
     pub fn regex(self, regex: impl Into<String>) -> Request<'a> {
-        self.within(Constraint::Regex(regex.into()))
+        self.set_constraint(Constraint::Regex(regex.into()))
     }
 
     /// Tells the log-probability of each token, and those of the `top` most probable ones at its place.
@@ -199,18 +199,18 @@ impl<'a> Request<'a> {
 
     /// A function that the answer may call. May be given several times; of conversations alone.
     pub fn tool(self, tool: Tool) -> Request<'a> {
-        self.talked(|chat| chat.tools.push(tool.0))
+        self.set_chat(|chat| chat.tools.push(tool.0))
     }
 
     /// Which functions may or must be called; of conversations alone.
     pub fn tool_choice(self, choice: ToolChoice) -> Request<'a> {
-        self.talked(|chat| chat.tool_choice = choice)
+        self.set_chat(|chat| chat.tool_choice = choice)
     }
 
     /// Whether the model reasons first, where its template has a switch for that, and with how many tokens at most; of conversations
     /// alone.
     pub fn reasoning(self, enabled: bool, budget: Option<usize>) -> Request<'a> {
-        self.talked(|chat| chat.reasoning = Reasoning { enabled: Some(enabled), budget, inline: None })
+        self.set_chat(|chat| chat.reasoning = Reasoning { enabled: Some(enabled), budget, inline: None })
     }
 
     /// Asks, and gives the answer as it comes. Loads the model if it is not yet. Waits until tokens, templates and grammars are made.
@@ -219,9 +219,9 @@ impl<'a> Request<'a> {
     /// What is wrong with the request; a model that cannot be loaded.
     pub fn stream(self) -> Result<Answer> {
         self.models.start()?;
-        let model = self.models.model(None).map_err(refused)?;
+        let model = self.models.model(None).map_err(refusal_error)?;
         let (sender, events) = mpsc::channel(EVENTS);
-        for warning in model.generate(self.generate, sender).map_err(refused)? {
+        for warning in model.generate(self.generate, sender).map_err(refusal_error)? {
             tracing::warn!("a request is not done as it says: {warning}");
         }
         Ok(Answer::new(model, events))
@@ -235,7 +235,7 @@ impl<'a> Request<'a> {
         self.stream()?.reply()
     }
 
-    /// Likewise, for its text alone.
+    /// Asks, and waits for the answer's text.
     ///
     /// # Errors
     /// As [`Request::reply`].

@@ -3,7 +3,7 @@
 use crate::conversation::{check_ids, rows, run_chunks, Constraint as _};
 use crate::engine::{self, Options};
 use crate::gguf::Gguf;
-use crate::grammar::{self, Constrained, Source};
+use crate::grammar::{self, GrammarMask, GrammarSource};
 use crate::sample::{self, Allowed};
 use crate::step::{RowOutput, Runner};
 use crate::text::Tokenizer;
@@ -36,7 +36,7 @@ impl Session {
         let main = move || serve(&gguf, &options, &inbox, &ready);
         let spawned = std::thread::Builder::new().name("sequence".into()).spawn(main);
         spawned.map_err(|e| Error::Request(format!("a thread for the sequence: {e}")))?;
-        let (n_vocab, n_ctx) = loaded.recv().map_err(|_| gone())??;
+        let (n_vocab, n_ctx) = loaded.recv().map_err(|_| session_ended_error())??;
         Ok(Session { work, n_vocab, n_ctx, held: 0 })
     }
 
@@ -46,8 +46,8 @@ impl Session {
             // Who asked waits for this.
             let _ = reply.send(work(runner));
         });
-        self.work.send(work).map_err(|_| gone())?;
-        done.recv().map_err(|_| gone())?
+        self.work.send(work).map_err(|_| session_ended_error())?;
+        done.recv().map_err(|_| session_ended_error())?
     }
 
     /// Ids of the vocabulary, and so logits of a row.
@@ -73,7 +73,7 @@ impl Session {
         self.run(ids, false)
     }
 
-    /// Likewise, with the logits after each of them, `[ids, n_vocab]`.
+    /// Goes on with ids, and gives the logits after each of them, `[ids, n_vocab]`.
     ///
     /// # Errors
     /// As [`Session::eval`].
@@ -139,7 +139,7 @@ impl Session {
         self.held = 0;
         self.held = self.ask(move |runner| {
             runner.restore(0, &mut &bytes[..])?;
-            match runner.held(0) {
+            match runner.sequence_len(0) {
                 found if found == held => Ok(found),
                 found => {
                     runner.forget(0, 0);
@@ -159,7 +159,7 @@ impl Session {
     }
 }
 
-fn gone() -> Error {
+fn session_ended_error() -> Error {
     Error::Request("the thread of the sequence ended".into())
 }
 
@@ -181,7 +181,7 @@ fn serve(gguf: &Gguf, options: &Options, inbox: &Receiver<Work>, ready: &Sender<
 /// Chooses ids from logits, with llama.cpp's chain.
 pub struct Sampler {
     chain: sample::Sampler,
-    within: Option<Constrained>,
+    within: Option<GrammarMask>,
     n_vocab: usize,
 }
 
@@ -189,14 +189,14 @@ impl Sampler {
     pub(super) fn new(tokenizer: &Tokenizer, sampling: &Sampling, within: Option<&Constraint>) -> Result<Sampler> {
         let options = server::sampler_options(sampling, tokenizer)?;
         let source = within.map(|constraint| match constraint {
-            Constraint::Grammar(text) => Source::Gbnf(text.clone()),
-            Constraint::Schema(schema) => Source::JsonSchema(schema.to_string()),
-            Constraint::JsonObject => Source::JsonObject,
-            Constraint::Regex(text) => Source::Regex(text.clone()),
+            Constraint::Grammar(text) => GrammarSource::Gbnf(text.clone()),
+            Constraint::Schema(schema) => GrammarSource::JsonSchema(schema.to_string()),
+            Constraint::JsonObject => GrammarSource::JsonObject,
+            Constraint::Regex(text) => GrammarSource::Regex(text.clone()),
         });
-        let compile = |source: Source| -> Result<Constrained> {
+        let compile = |source: GrammarSource| -> Result<GrammarMask> {
             let vocabulary = grammar::vocabulary(tokenizer, &[])?;
-            Ok(Constrained::new(grammar::matcher(&vocabulary, &source)?))
+            Ok(GrammarMask::new(grammar::matcher(&vocabulary, &source)?))
         };
         let within = source.map(compile).transpose()?;
         Ok(Sampler { chain: sample::Sampler::new(options), within, n_vocab: tokenizer.n_vocab() })
@@ -217,7 +217,7 @@ impl Sampler {
             return Err(Error::Request(format!("logits: expected {expected}, one for each id, found {found}")));
         }
         let allowed = match &mut self.within {
-            Some(within) => Allowed::These(within.allowed()?),
+            Some(within) => Allowed::These(within.allowed_ids()?),
             None => Allowed::All,
         };
         self.chain.sample_of(logits, allowed).ok_or_else(|| Error::nan_logits(0))

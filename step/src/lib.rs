@@ -6,10 +6,10 @@
 pub mod sample;
 
 mod medium;
-mod pieces;
+mod prompt_chunks;
 
 pub use medium::{text_position, whole_groups, Media, Medium, MediumRow, Positions, Stream, VectorLimits, MEDIA_IDS};
-pub use pieces::{piece_end, whole, PIECE};
+pub use prompt_chunks::{piece_end, whole, PIECE};
 
 use crate::sample::{Allowed, SampleRequest, SamplerOptions, Shortlist, ShortlistRequest};
 use pumex_gguf::{Error, Result};
@@ -20,7 +20,7 @@ use std::io::{Read, Write};
 pub enum Token {
     /// A known id, below the vocabulary's size; of a row of a medium, [`Medium::id`].
     Id(u32),
-    /// Likewise, of the sequence's source, where the model has an encoder: the sequence begins with it, all of it stands in one
+    /// A known id of the sequence's source, where the model has an encoder: the sequence begins with it, all of it stands in one
     /// step, and no other rows do.
     Source(u32),
     /// The id that the last output row of the same sequence gave, in an earlier step; it need not have reached the host yet.
@@ -39,7 +39,7 @@ impl Token {
 /// # Errors
 /// There is such a row.
 pub fn check_told(rows: &[Row]) -> Result<()> {
-    match rows.iter().position(|row| *row.allowed() == Allowed::Later) {
+    match rows.iter().position(|row| *row.allowed_ids() == Allowed::Later) {
         Some(i) => {
             Err(Error::Request(format!("row {i}: expected ids that are allowed now: this runner chooses at once")))
         }
@@ -85,7 +85,7 @@ impl Row {
     }
 
     /// Which ids its output may be.
-    pub fn allowed(&self) -> &Allowed {
+    pub fn allowed_ids(&self) -> &Allowed {
         match &self.output {
             RowOutput::Sample(request) => &request.allowed,
             RowOutput::Shortlist(request) => &request.allowed,
@@ -105,7 +105,7 @@ pub struct Output {
     pub ids: Vec<u32>,
     /// Logits of the rows that ask for them, in row order, `[rows, vocab]`.
     pub logits: Vec<f32>,
-    /// Of the rows that ask for one, in row order.
+    /// Shortlists of the rows that ask for one, in row order.
     pub shortlists: Vec<Shortlist>,
     /// Output rows of which no id could be chosen, in row order: their logits are NaN, or they go on from such an id.
     pub nan: Vec<Nan>,
@@ -133,7 +133,7 @@ impl Output {
     }
 }
 
-/// The same output for all output rows of a step.
+/// What all output rows of a step are to give.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Want<'a> {
     /// Greedy ids only: 4 bytes per output row.
@@ -214,7 +214,7 @@ pub trait Runner: Send {
     /// # Errors
     /// A ticket that is not the oldest one's; a lost device.
     fn finish_each(&mut self, ticket: Ticket) -> Result<Output>;
-    /// The same, where all output rows must have an id.
+    /// Waits for a started step and reads its results, where all output rows must have an id.
     ///
     /// # Errors
     /// As [`Runner::finish_each`]; logits that are NaN, after which the sequence has no sampled id.
@@ -273,7 +273,7 @@ pub trait Runner: Send {
         Err(Error::Request("the runner cannot fork sequences".into()))
     }
     /// Positions that a sequence holds.
-    fn held(&self, _seq: u32) -> usize {
+    fn sequence_len(&self, _seq: u32) -> usize {
         0
     }
     /// How the bytes of saved states lie: they go only between runners that say the same.
@@ -324,7 +324,7 @@ pub trait Runner: Send {
     /// Whether the GPU's time of the steps started from now on is counted, which costs a little.
     fn time_steps(&mut self, _on: bool) {}
     /// Whether the device was lost and the model loaded anew meanwhile: what was timed until then tells nothing.
-    fn revived(&self) -> bool {
+    fn was_revived(&self) -> bool {
         false
     }
     /// What may have later steps go through other kernels than those before of the same shape, with other rounding; none where nothing
@@ -398,7 +398,7 @@ pub struct Limits {
     pub n_vocab: usize,
     /// Positions are below this.
     pub n_ctx: usize,
-    /// And below this, see `Plan::dense_positions`.
+    /// Positions are below this too, where it is set: see `Plan::dense_positions`.
     pub dense_positions: Option<usize>,
     /// Most rows.
     pub max_rows: usize,
@@ -410,10 +410,10 @@ pub struct Limits {
 
 /// What a step was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedStep {
     /// Output rows.
     pub outputs: usize,
-    /// Of which so many want logits on the host.
+    /// Output rows that want logits on the host.
     pub logits: usize,
     /// Whether an output row has its id sampled by more than the largest logit, or is to be listed.
     pub sampled: bool,
@@ -433,14 +433,15 @@ impl Limits {
     ///
     /// # Errors
     /// [`Error::Request`] naming the row's field with expected and found.
-    pub fn check(&self, rows: &[Row]) -> Result<Checked> {
+    pub fn check(&self, rows: &[Row]) -> Result<CheckedStep> {
         let bad = |what: String| Err(Error::Request(what));
         if rows.is_empty() || rows.len() > self.max_rows {
             return bad(format!("rows of a step: expected 1 to {}, found {}", self.max_rows, rows.len()));
         }
         // Position after the last row of each sequence, 0 before its first.
         let mut next = if rows.len() > FEW { vec![0u32; self.n_seqs] } else { Vec::new() };
-        let mut found = Checked { outputs: 0, logits: 0, sampled: false, later: false, one_each: true, vectors: false };
+        let mut found =
+            CheckedStep { outputs: 0, logits: 0, sampled: false, later: false, one_each: true, vectors: false };
         for (i, row) in rows.iter().enumerate() {
             self.check_row(row)?;
             let before = match next.get_mut(row.seq as usize) {
@@ -454,7 +455,7 @@ impl Limits {
             }
             found.outputs += usize::from(row.has_output());
             found.logits += usize::from(row.output == RowOutput::Logits);
-            found.later |= *row.allowed() == Allowed::Later;
+            found.later |= *row.allowed_ids() == Allowed::Later;
             found.vectors |= row.medium.is_some();
             found.sampled |= match &row.output {
                 RowOutput::Sample(request) => !request.is_argmax(),
@@ -520,7 +521,7 @@ mod tests {
         Row { seq, pos, token: Token::Id(1), output: RowOutput::Id, medium: None }
     }
 
-    fn refused(rows: &[Row]) -> String {
+    fn refusal_reason(rows: &[Row]) -> String {
         LIMITS.check(rows).unwrap_err().to_string()
     }
 
@@ -542,12 +543,12 @@ mod tests {
             for wrong in [-1i64, 1] {
                 let mut bad = turns.clone();
                 bad[last].pos = (i64::from(bad[last].pos) + wrong) as u32;
-                let found = refused(&bad);
+                let found = refusal_reason(&bad);
                 assert!(found.contains(&format!("expected position {}", turns[last].pos)), "{count}: {found}");
             }
         }
         assert!(LIMITS.check(&[row(0, 0), row(1, 0), row(2, 99)]).unwrap().one_each);
-        assert!(refused(&[row(0, 7), row(0, 7)]).contains("expected position 8 after the last, found 7"));
+        assert!(refusal_reason(&[row(0, 7), row(0, 7)]).contains("expected position 8 after the last, found 7"));
     }
 
     #[test]
@@ -565,11 +566,11 @@ mod tests {
         let (greedy, warm) = (RowOutput::Sample(request(0.0)), RowOutput::Sample(request(0.8)));
         assert_eq!(
             of(&[RowOutput::None, RowOutput::Logits, greedy]),
-            Checked { outputs: 2, logits: 1, sampled: false, later: false, one_each: true, vectors: false }
+            CheckedStep { outputs: 2, logits: 1, sampled: false, later: false, one_each: true, vectors: false }
         );
         assert!(of(&[RowOutput::Id, warm.clone()]).sampled);
         let two = [0, 1].map(|pos| Row { token: Token::Sampled, output: warm.clone(), ..row(1, pos) });
-        assert!(refused(&two).contains("sequence 1: expected one output row"));
+        assert!(refusal_reason(&two).contains("sequence 1: expected one output row"));
     }
 
     #[test]

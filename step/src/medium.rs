@@ -29,7 +29,7 @@ pub enum Positions {
 }
 
 impl Positions {
-    /// Of a grid of `nx` columns and `ny` rows, row by row: one time, height and width that rise, and a counter that moves by the
+    /// Positions of a grid of `nx` columns and `ny` rows, row by row: one time, height and width that rise, and a counter that moves by the
     /// longer side.
     pub fn grid(nx: usize, ny: usize) -> Positions {
         let at = |i: usize| {
@@ -234,7 +234,7 @@ impl Media {
         self.row(at).map_or(at, |row| at - row.index as usize)
     }
 
-    /// Likewise, at or behind `at`.
+    /// Where a text of these media can be cut at or behind `at`, so that no medium is cut.
     pub fn cut_behind(&self, at: usize) -> usize {
         match self.row(at) {
             Some(row) if row.index > 0 => at - row.index as usize + row.of.n,

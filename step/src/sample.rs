@@ -30,7 +30,7 @@ pub use logprobs::{logprobs, logprobs_listed, Logprobs, MAX_LOGPROBS};
 pub use options::{SamplerOptions, Step};
 pub use request::{Allowed, SampleRequest};
 pub use rng::Rng;
-use shortlist::Cut;
+use shortlist::FirstCut;
 pub use shortlist::{Shortlist, ShortlistRequest, MAX_LISTED, MAX_WANTED};
 use steps::Candidate;
 
@@ -40,8 +40,9 @@ pub const MEDIA_IDS: u32 = 1 << 31;
 /// A sampler chain with its recent ids and its generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    /// As they were given, and settled.
+    /// The options as they were given.
     asked: SamplerOptions,
+    /// The options in force, with neutral steps disabled.
     options: Arc<SamplerOptions>,
     recent: VecDeque<u32>,
     rng: Rng,
@@ -49,7 +50,7 @@ pub struct Sampler {
     candidates: Vec<Candidate>,
     mirostat: Mirostat,
     adaptive: Adaptive,
-    /// Of the id that was sampled last, and of those accepted.
+    /// Log-probabilities of the id that was sampled last, and of those accepted.
     noted: Option<Logprobs>,
     logprobs: Vec<Logprobs>,
 }
@@ -58,7 +59,7 @@ impl Sampler {
     /// A fresh chain. A negative seed is replaced by one from the clock, see [`Sampler::seed`].
     pub fn new(options: SamplerOptions) -> Self {
         let seed = u64::try_from(options.seed).unwrap_or_else(|_| rng::seed_from_clock());
-        let (asked, options) = (options.clone(), Arc::new(options.settled()));
+        let (asked, options) = (options.clone(), Arc::new(options.disable_neutral_steps()));
         Sampler {
             mirostat: Mirostat::new(&options),
             adaptive: Adaptive::new(&options),
@@ -79,7 +80,7 @@ impl Sampler {
         if asked == self.asked {
             return;
         }
-        let options = asked.clone().settled();
+        let options = asked.clone().disable_neutral_steps();
         if asked.seed != self.asked.seed {
             self.seed = u64::try_from(asked.seed).unwrap_or_else(|_| rng::seed_from_clock());
             self.rng = Rng::new(self.seed);
@@ -94,7 +95,7 @@ impl Sampler {
     }
 
     /// The options as they were given.
-    pub fn asked(&self) -> &SamplerOptions {
+    pub fn given_options(&self) -> &SamplerOptions {
         &self.asked
     }
 
@@ -121,7 +122,7 @@ impl Sampler {
         self.seed
     }
 
-    /// What the chain does, [settled](SamplerOptions::settled).
+    /// What the chain does, [without its neutral steps](SamplerOptions::disable_neutral_steps).
     pub fn options(&self) -> &SamplerOptions {
         &self.options
     }
@@ -135,12 +136,12 @@ impl Sampler {
     /// `one_unread`.
     pub fn request(&mut self, one_unread: bool) -> SampleRequest {
         let unit = if self.options.is_greedy() { 0.0 } else { self.rng.unit() };
-        let recent = self.penalized(one_unread);
+        let recent = self.penalized_ids(one_unread);
         SampleRequest { options: self.options.clone(), recent, unit, allowed: Allowed::All }
     }
 
     /// The recent ids that penalties see, oldest first, with room for one more if `one_unread`.
-    fn penalized(&self, one_unread: bool) -> Vec<u32> {
+    fn penalized_ids(&self, one_unread: bool) -> Vec<u32> {
         if !self.options.has_penalties() {
             return Vec::new();
         }
@@ -164,7 +165,7 @@ impl Sampler {
         self.sample_of(logits, Allowed::All)
     }
 
-    /// Likewise, of the ids that are allowed.
+    /// Picks the next id from one row of logits, `[vocab]`, among the ids that are allowed, without remembering it.
     ///
     /// # Panics
     /// When `logits` is empty.
@@ -205,12 +206,12 @@ impl Sampler {
         let o = &*self.options;
         let whole = o.logprobs.is_some() && (allowed != Allowed::All || o.mirostat > 0); // they are of all ids, at 1
         let (cut, _) = o.first_cut(self.mirostat.mu).filter(|_| !whole)?;
-        let temperature = if let Cut::Surprise { temperature, .. } = cut { temperature } else { 1.0 };
+        let temperature = if let FirstCut::Surprise { temperature, .. } = cut { temperature } else { 1.0 };
         let raises = o.repeat_penalty < 1.0 || o.frequency_penalty < 0.0 || o.presence_penalty < 0.0;
         // By rank, what is only lowered need not be known: it is below the best either way.
-        let all = !matches!(cut, Cut::Rank(_));
+        let all = !matches!(cut, FirstCut::Rank(_));
         let mut ids: Vec<u32> = o.bias.iter().filter(|b| all || b.1 > 0.0).map(|b| b.0).collect();
-        ids.extend(self.penalized(false).into_iter().filter(|_| all || raises));
+        ids.extend(self.penalized_ids(false).into_iter().filter(|_| all || raises));
         if all {
             ids.extend(&o.banned);
             if o.does(Step::Dry) {
@@ -229,7 +230,7 @@ impl Sampler {
         let (cut, before) = options.first_cut(self.mirostat.mu)?;
         let mut list = std::mem::take(&mut self.candidates);
         listed.candidates(allowed, &mut list);
-        let (recent, known) = (self.penalized(false), list.clone());
+        let (recent, known) = (self.penalized_ids(false), list.clone());
         let history: &[u32] = if options.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
         chain::lower(&mut list, &options, &|| recent.iter().copied(), history);
         let whole = known.len() == listed.n_vocab;

@@ -1,6 +1,6 @@
 //! Flags of the engine and the sampler, with what they make of their options: each reaches every command that has it.
 
-use super::{folder, logged, DEMO};
+use super::{folder, log_line, DEMO};
 use crate::cli::{pumex, stderr};
 
 /// Engine flags with what they make of the engine's options.
@@ -53,7 +53,7 @@ fn engine_flags_reach_the_engine_of_every_command() {
         let usual = pumex(&[command, &["-m", DEMO, "-vv"]].concat());
         let all = pumex(&[command, &["-m", DEMO, "-vv"], &given].concat());
         assert!(all.status.success() || command[0] == "serve", "{}: {}", command[0], stderr(&all));
-        let (usual, all) = (logged(stderr(&usual), "engine: Options"), logged(stderr(&all), "engine: Options"));
+        let (usual, all) = (log_line(stderr(&usual), "engine: Options"), log_line(stderr(&all), "engine: Options"));
         for (flags, made) in ENGINE {
             assert!(all.contains(made) && !usual.contains(made), "{} {flags:?}: {made} in {all}", command[0]);
         }
@@ -102,7 +102,7 @@ fn sampling_flags_reach_the_sampler() {
         let common = ["--device", "cpu", "-m", DEMO, "-vv"];
         let usual = pumex(&[command, &common].concat());
         let all = pumex(&[command, &common, &given].concat());
-        let (usual, all) = (logged(stderr(&usual), "sampling: Sampler"), logged(stderr(&all), "sampling: Sampler"));
+        let (usual, all) = (log_line(stderr(&usual), "sampling: Sampler"), log_line(stderr(&all), "sampling: Sampler"));
         for (flags, made) in SAMPLING.iter().filter(|(flags, _)| flags[0] != "--ignore-eos") {
             assert!(all.contains(made) && !usual.contains(made), "{} {flags:?}: {made} in {all}", command[0]);
         }

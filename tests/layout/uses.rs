@@ -76,7 +76,7 @@ fn tree<'a>(prefix: &[String], rest: &'a str, found: &mut Vec<Vec<String>>) -> &
 }
 
 /// What a folder's root file gives on under its own name: item → the file it is from.
-pub fn given_on(root: &str) -> BTreeMap<String, String> {
+pub fn reexports(root: &str) -> BTreeMap<String, String> {
     let code = code(root);
     let mut items = BTreeMap::new();
     for (at, start) in code.match_indices("use ") {
@@ -93,7 +93,7 @@ pub fn given_on(root: &str) -> BTreeMap<String, String> {
 /// Who names whom among the files of a folder whose module is `folder`, by files' first names; items that `root` gives on count
 /// as those of the file they are from.
 pub fn among_siblings(folder: &[String], root: &str, files: &[(Vec<String>, String)]) -> Edges {
-    let given = given_on(root);
+    let given = reexports(root);
     let names: BTreeSet<&String> = files.iter().map(|(module, _)| &module[folder.len()]).collect();
     let mut edges = Edges::new();
     for (module, text) in files {
@@ -107,7 +107,7 @@ pub fn among_siblings(folder: &[String], root: &str, files: &[(Vec<String>, Stri
     edges
 }
 
-/// Those that are in a circle, each with one it names in the circle.
+/// Modules that are in a circle, each with one it names in the circle.
 pub fn circles(edges: &Edges) -> Vec<(String, String)> {
     let reaches = |from: &str, to: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);

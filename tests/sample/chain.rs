@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumex::sample::infill::{infill, Words};
+use pumex::sample::infill::{infill, TokenWords};
 use pumex::sample::steps::{self, softmax, Candidate};
 use pumex::sample::{
     choosers, dry, logprobs, shape, Allowed, Breakers, DryOptions, Rng, SampleRequest, Sampler, SamplerOptions,
@@ -22,7 +22,7 @@ fn ids(list: &[Candidate]) -> Vec<u32> {
     list.iter().filter(|c| c.logit > f32::NEG_INFINITY).map(|c| c.id).collect()
 }
 
-fn after(step: impl Fn(&mut Vec<Candidate>)) -> Vec<u32> {
+fn ids_after_step(step: impl Fn(&mut Vec<Candidate>)) -> Vec<u32> {
     let mut list = list();
     step(&mut list);
     ids(&list)
@@ -31,15 +31,15 @@ fn after(step: impl Fn(&mut Vec<Candidate>)) -> Vec<u32> {
 #[test]
 fn steps_keep_what_llama_cpp_keeps() {
     for (threshold, min_keep) in [(0.1, 0), (0.2, 0), (0.1, 6)] {
-        assert_eq!(after(|l| shape::xtc(l, 1.0, threshold, min_keep, 0.5)), [5, 0, 2, 6, 4, 7]);
+        assert_eq!(ids_after_step(|l| shape::xtc(l, 1.0, threshold, min_keep, 0.5)), [5, 0, 2, 6, 4, 7]);
     }
-    assert_eq!(after(|l| shape::xtc(l, 1.0, 0.1, 7, 0.5)).len(), 8, "fewer than min_keep would be left");
-    assert_eq!(after(|l| shape::xtc(l, 0.4, 0.1, 0, 0.5)).len(), 8, "not this time");
-    assert_eq!(after(|l| shape::typical(l, 0.5, 0)), [5, 3, 1]);
-    assert_eq!(after(|l| shape::typical(l, 0.5, 4)), [5, 3, 1, 0]);
-    assert_eq!(after(|l| shape::top_n_sigma(l, 1.0)), [0, 1, 3, 5]);
-    assert_eq!(after(|l| steps::min_p(l, 0.5, 5)), [1, 3, 5, 0, 2]);
-    assert_eq!(after(|l| steps::top_p(l, 0.5, 4)), [1, 3, 5, 0]);
+    assert_eq!(ids_after_step(|l| shape::xtc(l, 1.0, 0.1, 7, 0.5)).len(), 8, "fewer than min_keep would be left");
+    assert_eq!(ids_after_step(|l| shape::xtc(l, 0.4, 0.1, 0, 0.5)).len(), 8, "not this time");
+    assert_eq!(ids_after_step(|l| shape::typical(l, 0.5, 0)), [5, 3, 1]);
+    assert_eq!(ids_after_step(|l| shape::typical(l, 0.5, 4)), [5, 3, 1, 0]);
+    assert_eq!(ids_after_step(|l| shape::top_n_sigma(l, 1.0)), [0, 1, 3, 5]);
+    assert_eq!(ids_after_step(|l| steps::min_p(l, 0.5, 5)), [1, 3, 5, 0, 2]);
+    assert_eq!(ids_after_step(|l| steps::top_p(l, 0.5, 4)), [1, 3, 5, 0]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn adaptive_p_changes_logits_as_llama_cpp_and_comes_to_its_target() {
 
 #[test]
 fn infill_ends_where_ends_are_likely_and_merges_beginnings() {
-    let mut words = Words::default();
+    let mut words = TokenWords::default();
     for (text, end) in [("", true), ("a", false), ("ab", false), ("b", false)] {
         words.push(text.as_bytes(), end);
     }
@@ -165,7 +165,7 @@ fn infill_ends_where_ends_are_likely_and_merges_beginnings() {
 /// A chain of random options, extreme ones among them.
 fn wild(rng: &mut Rng) -> SamplerOptions {
     let values = [0.0, 0.5, 1.0, 1e-30, 1e30, -1.0, f32::MAX, 0.1, 2.0, f32::MIN_POSITIVE];
-    let mut x = || values[rng.below(10) as usize];
+    let mut x = || values[rng.next_below(10) as usize];
     let mut o = SamplerOptions {
         temperature: x(),
         top_p: x(),
@@ -186,13 +186,13 @@ fn wild(rng: &mut Rng) -> SamplerOptions {
         dry: DryOptions { multiplier: x(), base: x(), ..Default::default() },
         ..Default::default()
     };
-    o.dry.allowed_length = rng.below(3);
-    o.top_k = rng.below(5) as i32 - 1;
-    o.min_keep = [0, 1, 3, usize::MAX][rng.below(4) as usize];
-    o.mirostat = [0, 0, 0, 1, 2][rng.below(5) as usize];
-    o.bias = vec![(rng.below(9), 1e38), (rng.below(9), -3.0)];
-    o.order = (0..rng.below(14)).map(|_| Step::ALL[rng.below(11) as usize].0).collect();
-    o.seed = i64::from(rng.below(1000));
+    o.dry.allowed_length = rng.next_below(3);
+    o.top_k = rng.next_below(5) as i32 - 1;
+    o.min_keep = [0, 1, 3, usize::MAX][rng.next_below(4) as usize];
+    o.mirostat = [0, 0, 0, 1, 2][rng.next_below(5) as usize];
+    o.bias = vec![(rng.next_below(9), 1e38), (rng.next_below(9), -3.0)];
+    o.order = (0..rng.next_below(14)).map(|_| Step::ALL[rng.next_below(11) as usize].0).collect();
+    o.seed = i64::from(rng.next_below(1000));
     o
 }
 
@@ -240,7 +240,7 @@ fn the_order_of_the_steps_matters_and_names_and_letters_say_it() {
     assert!(Step::from_names("top_k;tpo_p").unwrap_err().contains("\"tpo_p\": expected one of penalties, dry"));
     assert!(Step::from_letters("kz").unwrap_err().contains("e penalties"));
     let off = SamplerOptions { top_k: 1, order: vec![], repeat_penalty: 2.0, temperature: 0.0, ..Default::default() };
-    let off = off.settled();
+    let off = off.disable_neutral_steps();
     assert!((off.top_k, off.temperature) == (0, 1.0) && !off.has_penalties() && !off.is_greedy());
 }
 
@@ -313,7 +313,7 @@ fn a_shortlist_gives_what_all_logits_give() {
         let vocab: u32 = [3, 100, 128, 129, 700, 3000][round % 6];
         let spread = [1.0, 8.0, 0.0, 30.0][round / 6 % 4];
         let logits: Vec<f32> = (0..vocab).map(|_| ((rng.unit() - 0.5) * spread * 8.0) as f32).collect();
-        let pick = |n: u32, rng: &mut Rng| rng.below(n) as usize;
+        let pick = |n: u32, rng: &mut Rng| rng.next_below(n) as usize;
         let mut o = SamplerOptions { seed: round as i64, ..Default::default() };
         o.top_k = [1, 40, 100, 0, 0][pick(5, &mut rng)];
         (o.top_p, o.min_p) = [(0.95, 0.05), (1.0, 0.05), (0.5, 0.0), (0.99, 0.0), (1.0, 0.001)][pick(5, &mut rng)];
@@ -331,7 +331,7 @@ fn a_shortlist_gives_what_all_logits_give() {
         o.bias = [vec![], vec![(1, 4.0), (2, -100.0), (0, 0.5)]][pick(2, &mut rng)].clone();
         o.banned = [vec![], vec![0, vocab - 1]][pick(2, &mut rng)].clone();
         let mut a = Sampler::new(o);
-        (0..rng.below(90)).for_each(|_| a.accept(rng.below(vocab)));
+        (0..rng.next_below(90)).for_each(|_| a.accept(rng.next_below(vocab)));
         let mut b = a.clone();
         let bits = (0..vocab.div_ceil(32)).map(|_| rng.bits() as u32 | 1).collect::<Vec<_>>();
         let allowed = if round % 4 == 1 { Allowed::These(bits.into()) } else { Allowed::All };

@@ -9,7 +9,7 @@ use pumex::step::{Counters, Output, Row, RowOutput, Runner, Ticket, Token};
 use pumex::Result;
 
 /// After `id` comes `(id + 1) % 10` with logit 3, then `(id + 2) % 10` with logit 2, the rest have 0.
-pub struct Fake {
+pub struct FakeRunner {
     pub cache: Vec<u32>,
     sampled: u32,
     pub unfinished: VecDeque<Output>,
@@ -36,9 +36,9 @@ fn logits_after(id: u32) -> [f32; 10] {
     logits
 }
 
-impl Fake {
+impl FakeRunner {
     pub fn new(n_ctx: usize) -> Self {
-        Fake {
+        FakeRunner {
             cache: vec![],
             sampled: 0,
             unfinished: VecDeque::new(),
@@ -56,19 +56,19 @@ impl Fake {
     }
 }
 
-impl Fake {
-    /// The same, drawing ids itself if `draws`.
+impl FakeRunner {
+    /// This runner, drawing ids itself if `draws`.
     pub fn drawing(self, draws: bool) -> Self {
-        Fake { draws, ..self }
+        FakeRunner { draws, ..self }
     }
 
-    /// The same, doing a step's work when it is started, as the CPU does, in that time and one more for a shape's first.
+    /// This runner, doing a step's work when it is started, as the CPU does, in that time and one more for a shape's first.
     pub fn at_once(self, step: Duration, pipelines: Duration) -> Self {
-        Fake { at_once: true, takes: [step, pipelines], ..self }
+        FakeRunner { at_once: true, takes: [step, pipelines], ..self }
     }
 }
 
-impl Runner for Fake {
+impl Runner for FakeRunner {
     fn n_vocab(&self) -> usize {
         10
     }

@@ -6,16 +6,16 @@ use crate::seeded::Recipe;
 use crate::util::demo_path;
 use pumex::adapter::{self, Layers};
 use pumex::gguf::Gguf;
-use pumex::server::{Fault, Served, Settings};
+use pumex::server::{ModelSettings, ServedModel, TestFault};
 use pumex_serve::engine::{Generate, Model, RefusalKind};
 use std::sync::Arc;
 
 /// The demo model with an adapter of its matrices.
-fn adapted(slots: usize, scale: f32) -> Served {
+fn load_adapted(slots: usize, scale: f32) -> ServedModel {
     load(settings(slots, scale))
 }
 
-fn settings(slots: usize, scale: f32) -> Settings {
+fn settings(slots: usize, scale: f32) -> ModelSettings {
     let open = |scales: &[f32]| {
         let mut gguf = Gguf::open(&demo_path())?;
         let lora = adapter_of(&gguf, "", |_| true);
@@ -24,12 +24,12 @@ fn settings(slots: usize, scale: f32) -> Settings {
         }
         Ok(gguf)
     };
-    Settings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), scale)], ..exact(slots) }
+    ModelSettings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), scale)], ..exact(slots) }
 }
 
 #[test]
 fn a_panic_at_other_scales_is_not_their_fault() {
-    let model = load(Settings { fault: Some(Fault::Panic(3)), ..settings(1, 0.0) });
+    let model = load(ModelSettings { fault: Some(TestFault::Panic(3)), ..settings(1, 0.0) });
     let asked = || Generate { adapters: Some(vec![(0, 1.0)]), ..greedy("And it came to pass", 6) };
     let (first, second) = (ask(&model, asked()), ask(&model, asked()));
     assert!(all(first).answers.iter().all(|got| got.finish.is_none()), "what was at work is over");
@@ -43,12 +43,12 @@ fn each_request_has_the_adapter_at_its_own_scale() {
     let expected: Vec<Vec<String>> = scales
         .iter()
         .map(|scale| {
-            let model = adapted(1, *scale);
+            let model = load_adapted(1, *scale);
             (0..6).map(|i| run(&model, greedy(&prompt(i), 10)).text().to_string()).collect()
         })
         .collect();
     assert!(expected[0] != expected[1] && expected[1] != expected[2], "the adapter changes what is said: {expected:?}");
-    let model = adapted(3, 0.5);
+    let model = load_adapted(3, 0.5);
     let with = |i: usize, scale: f32| Generate { adapters: Some(vec![(0, scale)]), ..greedy(&prompt(i), 10) };
     let waiting: Vec<_> = (0..6).map(|i| (i, ask(&model, with(i, scales[i % 3])))).collect();
     for (i, receiver) in waiting {
@@ -70,13 +70,13 @@ fn scales_with_which_the_model_cannot_be_loaded_fail_their_requests_alone() {
     let open = |scales: &[f32]| match scales[0] {
         3.0 => Err(pumex::Error::Request("no such adapter".into())),
         2.0 => {
-            let mut recipe = Recipe::named("t5");
+            let mut recipe = Recipe::recipe_of("t5");
             recipe.tensors.pop_last();
             Ok(recipe.gguf("broken"))
         }
         _ => Gguf::open(&demo_path()),
     };
-    let model = load(Settings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), 1.0)], ..exact(2) });
+    let model = load(ModelSettings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), 1.0)], ..exact(2) });
     let with = |scale: f32| Generate { adapters: Some(vec![(0, scale)]), ..greedy("And it came", 5) };
     let expected = run(&model, with(1.0)).text().to_string();
     for scale in [3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0] {
@@ -88,6 +88,6 @@ fn scales_with_which_the_model_cannot_be_loaded_fail_their_requests_alone() {
     assert_eq!((run(&model, with(1.0)).text(), model.metrics().requests_waiting), (&*expected, 0));
 }
 
-fn ask_nobody() -> pumex_serve::engine::Events {
+fn ask_nobody() -> pumex_serve::engine::EventSender {
     tokio::sync::mpsc::channel(1).0
 }

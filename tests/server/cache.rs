@@ -1,7 +1,7 @@
 //! What is kept of prompts, what goes when blocks run out, and slots in files.
 
 use super::{all, ask, greedy, load, prompts, run, settings, wait, All};
-use pumex::server::Settings;
+use pumex::server::ModelSettings;
 use pumex_serve::engine::{FinishReason, Generate, Holder, Model, RefusalKind};
 
 #[test]
@@ -25,7 +25,7 @@ fn beginnings_are_found_again_to_the_token() {
     assert_eq!((fresh.cached, fresh.text()), (0, branch.text()));
     let stranger = run(&model, Generate { user: Some("b".into()), ..greedy(long, 1) });
     assert_eq!(stranger.cached, 0, "users do not share");
-    let shared = load(Settings { share_prefixes: true, ..settings(2) });
+    let shared = load(ModelSettings { share_prefixes: true, ..settings(2) });
     run(&shared, Generate { user: Some("a".into()), ..greedy(long, 1) });
     assert_eq!(run(&shared, Generate { user: Some("b".into()), ..greedy(long, 1) }).cached, n - 1);
 }
@@ -46,7 +46,7 @@ fn those_for_whom_there_is_no_room_wait_and_go_on() {
     let wide = load(settings(6));
     let expected: Vec<All> = prompts.iter().map(|prompt| run(&wide, greedy(prompt, 90))).collect();
     // Each needs four blocks in the end, and there are ten for six of them.
-    let mut narrow = Settings { unified: true, kept: 2, ..settings(6) };
+    let mut narrow = ModelSettings { unified: true, kept: 2, ..settings(6) };
     narrow.engine.n_ctx = Some(128);
     let model = load(narrow);
     let waiting: Vec<_> = prompts.iter().map(|prompt| ask(&model, greedy(prompt, 90))).collect();
@@ -65,7 +65,7 @@ fn a_full_context_ends_an_answer_or_goes_on_with_less() {
     if full.finish().reason != FinishReason::End {
         assert_eq!((&full.finish().reason, full.finish().truncated), (&FinishReason::ContextFull, true));
     }
-    let on = load(Settings { context_shift: true, ..settings(1) });
+    let on = load(ModelSettings { context_shift: true, ..settings(1) });
     let mut request = greedy("And it came to pass", 400);
     request.sampling.ignore_eos = Some(true);
     let long = run(&on, request);
@@ -95,7 +95,7 @@ fn nothing_is_held_once_slots_are_empty() {
 fn slots_come_back_from_files() {
     let folder = std::env::temp_dir().join(format!("pumex-slots-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let own = || Settings { slot_folder: Some(folder.clone()), ..settings(2) };
+    let own = || ModelSettings { slot_folder: Some(folder.clone()), ..settings(2) };
     let model = load(own());
     let prompt = "And it came to pass, when the people saw it";
     let in_slot = |model: &dyn Model, slot| run(model, Generate { slot: Some(slot), ..greedy(prompt, 8) });

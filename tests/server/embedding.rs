@@ -1,12 +1,12 @@
 //! Vectors of many clients at once.
 
 use super::{greedy, load, prompts, settings, wait};
-use pumex::server::Settings;
-use pumex_serve::engine::{Embed, Embedded, Model, PromptPart, Refusal, RefusalKind};
+use pumex::server::ModelSettings;
+use pumex_serve::engine::{Embed, EmbeddingResult, Model, PromptPart, Refusal, RefusalKind};
 use tokio::sync::oneshot;
 
 /// Vectors of texts, when they are there.
-fn vectors(model: &dyn Model, inputs: Vec<Vec<PromptPart>>) -> Result<Vec<Embedded>, Refusal> {
+fn vectors(model: &dyn Model, inputs: Vec<Vec<PromptPart>>) -> Result<Vec<EmbeddingResult>, Refusal> {
     let (reply, done) = oneshot::channel();
     model.embed(&Embed { inputs, truncate: false, pooling: None, normalize: None }, reply)?;
     done.blocking_recv().unwrap()
@@ -14,7 +14,7 @@ fn vectors(model: &dyn Model, inputs: Vec<Vec<PromptPart>>) -> Result<Vec<Embedd
 
 #[test]
 fn vectors_of_clients_that_ask_at_once_are_those_of_each_alone() {
-    let model = load(Settings { embeds: true, ..super::exact(1) });
+    let model = load(ModelSettings { embeds: true, ..super::exact(1) });
     let embed = |texts: &[String]| {
         let inputs = texts.iter().map(|text| vec![PromptPart::Text(text.clone())]).collect();
         vectors(&model, inputs).unwrap()
@@ -40,7 +40,7 @@ fn vectors_of_clients_that_ask_at_once_are_those_of_each_alone() {
 
 #[test]
 fn texts_of_clients_that_are_gone_are_left_out_and_the_queue_has_an_end() {
-    let model = load(Settings { embeds: true, queue: 2, ..settings(1) });
+    let model = load(ModelSettings { embeds: true, queue: 2, ..settings(1) });
     let inputs = vec![vec![PromptPart::Text("And it came to pass ".repeat(30))]; 64];
     let embed = Embed { inputs, truncate: false, pooling: None, normalize: None };
     let mut gone = 0;

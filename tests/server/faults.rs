@@ -1,15 +1,15 @@
 //! Readers that are slow or go, full queues, steps that fail, and the end.
 
 use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
-use crate::spoilt::{spoilt, At, SPOILT};
-use pumex::server::{Fault, Settings};
+use crate::nan_logits::{model_with_nan, FaultPosition, SPOILT};
+use pumex::server::{ModelSettings, TestFault};
 use pumex_serve::engine::{Event, FinishReason, Generate, Holder, Model, Prompt, PromptPart, RefusalKind};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 #[test]
 fn a_step_that_fails_ends_what_runs_and_the_next_request_is_served() {
-    let model = load(Settings { fault: Some(Fault::Lost(5)), ..settings(2) });
+    let model = load(ModelSettings { fault: Some(TestFault::Lost(5)), ..settings(2) });
     let waiting: Vec<_> = prompts(2).iter().map(|prompt| ask(&model, greedy(prompt, 50))).collect();
     let found: Vec<All> = waiting.into_iter().map(all).collect();
     assert!(found.iter().any(|f| f.failed.is_some()));
@@ -23,7 +23,7 @@ fn a_step_that_fails_ends_what_runs_and_the_next_request_is_served() {
 
 #[test]
 fn a_panic_of_the_model_s_thread_ends_what_runs_and_the_next_request_is_served() {
-    let model = load(Settings { fault: Some(Fault::Panic(5)), ..settings(2) });
+    let model = load(ModelSettings { fault: Some(TestFault::Panic(5)), ..settings(2) });
     let waiting: Vec<_> = prompts(4).iter().map(|prompt| ask(&model, greedy(prompt, 20))).collect();
     let found: Vec<All> = waiting.into_iter().map(all).collect();
     let ended = |found: &All| found.answers.iter().any(|got| got.finish.is_some());
@@ -44,9 +44,9 @@ fn logits_that_are_nan_end_their_own_request_and_nothing_of_it_stays() {
     let count = opened.clone();
     let open = std::sync::Arc::new(move |_: &[f32]| {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        Ok(spoilt(At::FirstLayer))
+        Ok(model_with_nan(FaultPosition::FirstLayer))
     });
-    let model = load(Settings { open, ..exact(3) });
+    let model = load(ModelSettings { open, ..exact(3) });
     let good = [5, 589, 346];
     let expected = run(&model, from_ids(&good, 20)).text().to_string();
     for round in 0..5 {
@@ -68,7 +68,7 @@ fn logits_that_are_nan_end_their_own_request_and_nothing_of_it_stays() {
 fn where_memory_runs_out_for_a_moment_what_is_kept_goes_and_no_request_notices() {
     let quiet = load(exact(2));
     let expected: Vec<String> = prompts(2).iter().map(|p| run(&quiet, greedy(p, 20)).text().to_string()).collect();
-    let model = load(Settings { fault: Some(Fault::Memory(30, 1)), ..exact(2) });
+    let model = load(ModelSettings { fault: Some(TestFault::Memory(30, 1)), ..exact(2) });
     run(&model, greedy("And it came to pass", 5));
     assert!(model.metrics().blocks_used > 0, "the first answer is kept");
     for (prompt, expected) in prompts(2).iter().zip(&expected) {
@@ -86,7 +86,7 @@ fn where_memory_stays_short_its_requests_end_with_what_would_fit_and_the_model_s
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         open(scales)
     });
-    let model = load(Settings { open, fault: Some(Fault::Memory(8, 2)), ..base });
+    let model = load(ModelSettings { open, fault: Some(TestFault::Memory(8, 2)), ..base });
     let found = run(&model, greedy("And it came to pass", 30)).failed.unwrap();
     assert_eq!(found.kind, RefusalKind::Failed);
     assert!(found.message.contains("out of memory") && found.message.contains("steps of up to"), "{}", found.message);
@@ -106,7 +106,7 @@ fn a_reader_that_takes_nothing_holds_up_nobody_else() {
         late.take(event);
     }
     assert_eq!(late.text(), run(&model, greedy("And it came to pass", 30)).text(), "it gets all of its events");
-    let impatient = load(Settings { stall: Duration::from_millis(30), ..settings(1) });
+    let impatient = load(ModelSettings { stall: Duration::from_millis(30), ..settings(1) });
     let (events, slow) = mpsc::channel(1);
     impatient.generate(greedy("And it came to pass", 30), events).unwrap();
     wait("cut off", || impatient.metrics().requests_cancelled == 1);
@@ -115,7 +115,7 @@ fn a_reader_that_takes_nothing_holds_up_nobody_else() {
 
 #[test]
 fn a_queue_has_an_end() {
-    let model = load(Settings { queue: 3, ..settings(1) });
+    let model = load(ModelSettings { queue: 3, ..settings(1) });
     let waiting: Vec<_> = (0..3)
         .filter_map(|_| {
             let (events, receiver) = mpsc::channel(4096);

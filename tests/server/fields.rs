@@ -119,7 +119,7 @@ fn a_model_whose_template_knows_no_functions_is_told_of_them_and_held_to_them() 
 }
 
 /// What a server answers.
-fn asked(server: &Process, bytes: &[u8]) -> serde_json::Value {
+fn post_body(server: &Process, bytes: &[u8]) -> serde_json::Value {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(server.address).unwrap();
     stream.write_all(bytes).unwrap();
@@ -133,13 +133,14 @@ fn flags_of_a_server_say_what_holds_where_a_request_does_not() {
     let flags =
         ["-c", "512", "--no-kv-unified", "--no-prefill-assistant", "--grammar", "root ::= \"xyz\"", "--seed", "7"];
     let server = Process::start(0, &flags);
-    let props = asked(&server, b"GET /props HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let props = post_body(&server, b"GET /props HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let settings = &props["default_generation_settings"];
     assert_eq!((&settings["n_ctx"], &settings["params"]["seed"]), (&json!(128), &json!(7)), "{props}");
     let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
-    let prompt = asked(&server, &request("/apply-template", &json!({ "messages": messages })))["prompt"].to_string();
+    let prompt =
+        post_body(&server, &request("/apply-template", &json!({ "messages": messages })))["prompt"].to_string();
     let opened = json!({"messages": messages, "add_generation_prompt": true});
-    assert_eq!(prompt, asked(&server, &request("/apply-template", &opened))["prompt"].to_string());
-    let answer = asked(&server, &request("/v1/completions", &json!({"prompt": "a"})));
+    assert_eq!(prompt, post_body(&server, &request("/apply-template", &opened))["prompt"].to_string());
+    let answer = post_body(&server, &request("/v1/completions", &json!({"prompt": "a"})));
     assert_eq!(answer["choices"][0]["text"], "xyz");
 }

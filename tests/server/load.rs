@@ -34,7 +34,7 @@ fn body(i: usize, stream: bool) -> Value {
 }
 
 /// Text of an answer, joined of its pieces if it was streamed; none where it is not whole.
-fn answered(reply: &str, stream: bool) -> Option<String> {
+fn answer_text(reply: &str, stream: bool) -> Option<String> {
     let (head, body) = reply.split_once("\r\n\r\n")?;
     if !head.starts_with("HTTP/1.1 200") {
         return None;
@@ -55,7 +55,7 @@ fn answered(reply: &str, stream: bool) -> Option<String> {
 
 /// Manners of clients, the first ones rude.
 pub const MANNERS: usize = 8;
-/// Of those.
+/// Rude connections among them.
 pub const RUDE: usize = 4;
 
 /// A client that goes away, or takes its time; whether it got what it should.
@@ -87,11 +87,11 @@ pub async fn client(address: SocketAddr, i: usize, manner: usize) -> bool {
                 all.extend_from_slice(&some[..n]);
                 sleep(Duration::from_millis(3)).await;
             }
-            answered(&String::from_utf8_lossy(&all), stream) == Some(nonce(i))
+            answer_text(&String::from_utf8_lossy(&all), stream) == Some(nonce(i))
         }
         _ => {
             connection.write_all(&text).await.unwrap();
-            answered(&rest(&mut connection).await, stream) == Some(nonce(i))
+            answer_text(&rest(&mut connection).await, stream) == Some(nonce(i))
         }
     }
 }
@@ -177,6 +177,6 @@ fn a_server_that_is_killed_cuts_its_streams_off_and_another_takes_its_place() {
         let next = Process::start(address.port(), &["-np", "4", "-c", "1024"]);
         assert_eq!(next.address, address);
         let reply = ask(address, "/completion", &body(1, false)).await;
-        assert_eq!(answered(&reply, false), Some(nonce(1)), "{reply}");
+        assert_eq!(answer_text(&reply, false), Some(nonce(1)), "{reply}");
     });
 }

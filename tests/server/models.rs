@@ -1,31 +1,31 @@
 //! Several models: loaded when a request names them, unloaded for others, and found anew.
 
 use super::{ask, greedy, run, settings, wait};
-use pumex::server::{Listed, Models, Scan, Serving, Settings};
+use pumex::server::{ListedModel, ModelSettings, Models, Scan, Serving};
 use pumex::Error;
-use pumex_serve::engine::{Change, Engine, Health, ModelState, RefusalKind};
+use pumex_serve::engine::{Engine, Health, ModelChange, ModelState, RefusalKind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc};
 
-fn listed(name: &str, alias: &str) -> Listed {
-    let settings = Settings { name: name.into(), ..settings(1) };
-    Listed { aliases: vec![alias.into()], file: (0, 1), ..Listed::new(settings) }
+fn list_model(name: &str, alias: &str) -> ListedModel {
+    let settings = ModelSettings { name: name.into(), ..settings(1) };
+    ListedModel { aliases: vec![alias.into()], file: (0, 1), ..ListedModel::new(settings) }
 }
 
 /// What was told since the last time.
-fn told(changes: &mut broadcast::Receiver<Change>) -> Vec<String> {
+fn drain_changes(changes: &mut broadcast::Receiver<ModelChange>) -> Vec<String> {
     let word = |change| match change {
-        Change::State { model, state, .. } => format!("{model} {state:?}"),
-        Change::Removed { model } => format!("{model} removed"),
-        Change::Reloaded => "reloaded".into(),
+        ModelChange::State { model, state, .. } => format!("{model} {state:?}"),
+        ModelChange::Removed { model } => format!("{model} removed"),
+        ModelChange::Reloaded => "reloaded".into(),
     };
     std::iter::from_fn(|| changes.try_recv().ok()).map(word).collect()
 }
 
 #[test]
 fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
-    let all = vec![listed("a", "one"), listed("b", "two"), listed("c", "three")];
+    let all = vec![list_model("a", "one"), list_model("b", "two"), list_model("c", "three")];
     let models = Models::new(all, Serving { several: true, most: 2, ..Serving::default() });
     let states = || models.offers().iter().map(|o| o.state).collect::<Vec<_>>();
     assert_eq!(models.health(), Health::Ok);
@@ -34,8 +34,8 @@ fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
         assert_eq!(run(&*model, greedy("And", 2)).finish().completion_tokens, 2);
         wait("idle", || model.metrics().requests_running == 0);
     }
-    assert!(models.loaded(Some("c")).is_none());
-    let first = models.loaded(Some("a")).unwrap();
+    assert!(models.find_loaded(Some("c")).is_none());
+    let first = models.find_loaded(Some("a")).unwrap();
     assert_eq!(run(&*first, greedy("And", 2)).finish().completion_tokens, 2, "what is loaded is used without a load");
     drop(first);
     models.model(Some("c:latest")).unwrap();
@@ -56,14 +56,14 @@ fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
 
 #[test]
 fn idle_models_sleep_and_wake() {
-    let sleepy = Listed { idle: Some(Duration::from_millis(500)), ..listed("a", "one") };
+    let sleepy = ListedModel { idle: Some(Duration::from_millis(500)), ..list_model("a", "one") };
     let models = Models::new(vec![sleepy], Serving::default());
     models.model(None).unwrap();
     run(&*models.model(None).unwrap(), greedy("And it came", 3));
     wait("asleep", || models.offers()[0].state == ModelState::Sleeping);
     let past = models.past(None);
     assert!(past.requests_done == 1 && past.prompt_tokens > 0 && past.requests_running == 0, "{past:?}");
-    assert!(models.loaded(None).is_none() && models.offers()[0].properties.is_some());
+    assert!(models.find_loaded(None).is_none() && models.offers()[0].properties.is_some());
     let awake = models.model(None).unwrap();
     assert_eq!(run(&*awake, greedy("And", 2)).finish().completion_tokens, 2);
     assert_eq!(awake.metrics().requests_done, 2, "it counts on");
@@ -71,7 +71,7 @@ fn idle_models_sleep_and_wake() {
 
 #[test]
 fn models_that_come_change_and_go_are_found_and_those_that_run_stay_until_told_otherwise() {
-    let found = Arc::new(Mutex::new(vec![listed("a", "one"), listed("b", "two")]));
+    let found = Arc::new(Mutex::new(vec![list_model("a", "one"), list_model("b", "two")]));
     let there = found.clone();
     let scan: Scan = Box::new(move || Ok(there.lock().unwrap().clone()));
     let serving = Serving { several: true, most: 2, scan: Some(scan), ..Serving::default() };
@@ -79,19 +79,19 @@ fn models_that_come_change_and_go_are_found_and_those_that_run_stay_until_told_o
     let mut changes = models.changes();
     let states = || models.offers().iter().map(|o| format!("{} {:?}", o.name, o.state)).collect::<Vec<_>>();
     models.rescan(false);
-    assert!(told(&mut changes).is_empty(), "nothing is new");
+    assert!(drain_changes(&mut changes).is_empty(), "nothing is new");
     models.model(Some("a")).unwrap();
-    assert_eq!(told(&mut changes), ["a Loading", "a Loaded"]);
-    let changed = Listed { file: (5, 1), ..listed("a", "one") };
-    *found.lock().unwrap() = vec![changed, listed("c", "three")];
+    assert_eq!(drain_changes(&mut changes), ["a Loading", "a Loaded"]);
+    let changed = ListedModel { file: (5, 1), ..list_model("a", "one") };
+    *found.lock().unwrap() = vec![changed, list_model("c", "three")];
     models.rescan(false);
     assert_eq!(states(), ["a Loaded", "c Unloaded"]);
-    assert_eq!(told(&mut changes), ["b removed", "reloaded"]);
+    assert_eq!(drain_changes(&mut changes), ["b removed", "reloaded"]);
     assert_eq!(models.model(Some("b")).err().map(|e| e.kind), Some(RefusalKind::NotFound));
     models.rescan(true);
     assert_eq!(states(), ["a Unloaded", "c Unloaded"]);
     assert_eq!(models.offers()[0].created, 5);
-    assert_eq!(told(&mut changes), ["a Unloaded", "reloaded"]);
+    assert_eq!(drain_changes(&mut changes), ["a Unloaded", "reloaded"]);
     found.lock().unwrap().clear();
     models.rescan(false);
     assert!(states().is_empty() && models.health() == Health::Ok);
@@ -100,14 +100,15 @@ fn models_that_come_change_and_go_are_found_and_those_that_run_stay_until_told_o
 
 #[test]
 fn a_model_that_cannot_be_loaded_says_why_and_may_be_asked_for_again() {
-    let broken = Settings { open: Arc::new(|_: &[f32]| Err(Error::Request("no such weights".into()))), ..settings(1) };
-    let broken = Listed { settings: Settings { name: "a".into(), ..broken }, ..listed("a", "one") };
-    let models = Models::new(vec![broken, listed("b", "two")], Serving { several: true, ..Serving::default() });
+    let broken =
+        ModelSettings { open: Arc::new(|_: &[f32]| Err(Error::Request("no such weights".into()))), ..settings(1) };
+    let broken = ListedModel { settings: ModelSettings { name: "a".into(), ..broken }, ..list_model("a", "one") };
+    let models = Models::new(vec![broken, list_model("b", "two")], Serving { several: true, ..Serving::default() });
     let mut changes = models.changes();
     assert!(models.model(Some("a")).err().unwrap().message.contains("no such weights"));
-    assert_eq!(told(&mut changes), ["a Loading", "a Failed"]);
-    let gone = Listed { path: Some("/no/such/file.gguf".into()), ..listed("c", "") };
-    let few = Models::new(vec![listed("b", ""), gone], Serving { several: true, ..Serving::default() });
+    assert_eq!(drain_changes(&mut changes), ["a Loading", "a Failed"]);
+    let gone = ListedModel { path: Some("/no/such/file.gguf".into()), ..list_model("c", "") };
+    let few = Models::new(vec![list_model("b", ""), gone], Serving { several: true, ..Serving::default() });
     few.model(Some("b")).unwrap();
     let told = few.model(Some("c")).err().unwrap().message;
     assert!(told.contains("file.gguf") && !told.contains("/no/such"), "its name, and not where it lies: {told}");
@@ -130,9 +131,10 @@ fn where_memory_runs_out_the_oldest_model_goes_and_the_next_one_is_loaded() {
             false => pumex::gguf::Gguf::open(&crate::util::demo_path()),
         }
     });
-    let large = Listed { settings: Settings { name: "b".into(), open, ..settings(1) }, ..listed("b", "two") };
+    let large =
+        ListedModel { settings: ModelSettings { name: "b".into(), open, ..settings(1) }, ..list_model("b", "two") };
     let serving = Serving { several: true, most: 4, ..Serving::default() };
-    let served = Models::new(vec![listed("a", "one"), large], serving);
+    let served = Models::new(vec![list_model("a", "one"), large], serving);
     *models.lock().unwrap() = Some(served.clone());
     served.model(Some("a")).unwrap();
     served.model(Some("b")).unwrap();
@@ -144,7 +146,7 @@ fn where_memory_runs_out_the_oldest_model_goes_and_the_next_one_is_loaded() {
 
 #[test]
 fn models_that_are_asked_for_at_once_are_not_more_than_may_be_loaded() {
-    let all = vec![listed("a", "one"), listed("b", "two"), listed("c", "three")];
+    let all = vec![list_model("a", "one"), list_model("b", "two"), list_model("c", "three")];
     let models = Models::new(all, Serving { several: true, most: 1, ..Serving::default() });
     let mut changes = models.changes();
     std::thread::scope(|scope| {
@@ -154,7 +156,7 @@ fn models_that_are_asked_for_at_once_are_not_more_than_may_be_loaded() {
         }
     });
     let mut running = 0i32;
-    for told in told(&mut changes) {
+    for told in drain_changes(&mut changes) {
         running += match told.split(' ').nth(1) {
             Some("Loading") => 1,
             Some("Unloaded") => -1,
@@ -168,11 +170,11 @@ fn models_that_are_asked_for_at_once_are_not_more_than_may_be_loaded() {
 /// answered. Gives how often a model went.
 fn hammer(names: &[&str], idle: Option<Duration>, serving: Serving) -> usize {
     let (threads, rounds) = (2, if crate::util::exhaustive() { 400 } else { 60 });
-    let models = Models::new(names.iter().map(|name| Listed { idle, ..listed(name, "") }).collect(), serving);
+    let models = Models::new(names.iter().map(|name| ListedModel { idle, ..list_model(name, "") }).collect(), serving);
     let mut changes = models.changes();
     let mut gone = 0;
-    let mut count = |changes: &mut broadcast::Receiver<Change>| {
-        gone += told(changes).iter().filter(|t| t.ends_with("Sleeping") || t.ends_with("Unloaded")).count();
+    let mut count = |changes: &mut broadcast::Receiver<ModelChange>| {
+        gone += drain_changes(changes).iter().filter(|t| t.ends_with("Sleeping") || t.ends_with("Unloaded")).count();
         gone
     };
     let ask_all = |thread: usize| {
@@ -218,8 +220,8 @@ fn a_request_never_meets_a_model_that_makes_room_and_each_has_its_turn() {
 
 #[test]
 fn a_model_that_is_to_go_waits_for_its_requests_as_long_as_it_may() {
-    let shifts = Settings { context_shift: true, ..listed("a", "").settings };
-    let hasty = Listed { patience: Some(Duration::from_millis(20)), ..Listed::new(shifts) };
+    let shifts = ModelSettings { context_shift: true, ..list_model("a", "").settings };
+    let hasty = ListedModel { patience: Some(Duration::from_millis(20)), ..ListedModel::new(shifts) };
     let models = Models::new(vec![hasty], Serving::default());
     let model = models.model(None).unwrap();
     let mut endless = greedy("And it came", 1_000_000);

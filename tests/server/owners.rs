@@ -1,7 +1,7 @@
 //! What is kept for a request belongs to the holder of its key.
 
 use super::{greedy, load, run, settings};
-use pumex::server::Settings;
+use pumex::server::ModelSettings;
 use pumex_serve::engine::{Generate, Holder, Model, RefusalKind};
 
 fn holder(key: &str) -> Holder {
@@ -16,7 +16,7 @@ fn of(user: &str, text: &str, slot: Option<usize>) -> Generate {
 fn slots_and_their_files_are_of_one_key() {
     let folder = std::env::temp_dir().join(format!("pumex-owners-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let model = load(Settings { slot_folder: Some(folder.clone()), ..settings(2) });
+    let model = load(ModelSettings { slot_folder: Some(folder.clone()), ..settings(2) });
     let (mine, theirs) = (holder("0"), holder("1"));
     let secret = "And it came to pass, when the people saw the secret of the king";
     let slot = run(&model, of("0/ann", secret, None)).slots[0];
@@ -54,7 +54,7 @@ fn nobody_sees_what_slots_do_for_others() {
 #[test]
 fn scales_that_one_key_sets_are_not_anothers() {
     let adapters = vec![("a.gguf".into(), 1.0)];
-    let model = load(Settings { adapters, ..settings(1) });
+    let model = load(ModelSettings { adapters, ..settings(1) });
     model.set_adapters(&[(0, 0.5)], &holder("0")).unwrap();
     let scale = |key: &str| model.adapters(&holder(key))[0].scale;
     assert_eq!((scale("0"), scale("1")), (0.5, 1.0));

@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A file that goes with the test.
-struct File(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl File {
-    fn new(name: &str, text: &str) -> File {
+impl TemporaryFile {
+    fn new(name: &str, text: &str) -> TemporaryFile {
         let path = std::env::temp_dir().join(format!("pumex-preset-{}-{name}.ini", std::process::id()));
         std::fs::write(&path, text.replace("DEMO", &demo_path().to_string_lossy())).unwrap();
-        File(path)
+        TemporaryFile(path)
     }
 
     fn path(&self) -> &str {
@@ -24,7 +24,7 @@ impl File {
     }
 }
 
-impl Drop for File {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -70,7 +70,7 @@ kv-unified = on
 top-k = 7
 stop-timeout = 5
 ";
-    let file = File::new("good", &text);
+    let file = TemporaryFile::new("good", &text);
     let server = Process::start(0, &["--models-preset", file.path(), "--temp", "0.25"]);
     let address = server.address;
     runtime().block_on(async {
@@ -126,7 +126,7 @@ fn what_is_wrong_is_told_with_file_line_and_key() {
     .into_iter()
     .enumerate()
     {
-        let file = File::new(&format!("bad{i}"), text);
+        let file = TemporaryFile::new(&format!("bad{i}"), text);
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
         command.args(["serve", "--port", "0", "--models-preset", file.path()]).stdin(Stdio::null());
         let done = command.output().unwrap();

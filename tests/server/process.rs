@@ -19,8 +19,8 @@ impl Process {
         Process::of(Command::new(env!("CARGO_BIN_EXE_pumex")), port, flags)
     }
 
-    /// Likewise, where no file may be longer than so many KiB; none without a shell that can say so.
-    pub fn limited(kib: u32, flags: &[&str]) -> Option<Process> {
+    /// Serves the demo model where no file may be longer than so many KiB; none without a shell that can say so.
+    pub fn start_with_file_limit(kib: u32, flags: &[&str]) -> Option<Process> {
         let mut command = Command::new("bash");
         command.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib} && exec \"$@\""), "bash"]);
         command.arg(env!("CARGO_BIN_EXE_pumex"));

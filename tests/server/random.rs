@@ -7,15 +7,15 @@ mod bodies;
 
 use super::settings;
 use bodies::Bytes;
-use pumex::server::{Listed, Models, Serving, Settings};
+use pumex::server::{ListedModel, ModelSettings, Models, Serving};
 use pumex_serve::http::{self, Endpoints};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Asks until it has asked often enough, or long enough.
-fn ask(settings: Settings, seen: &mut BTreeMap<u16, usize>) {
-    let models = Models::new(vec![Listed::new(settings)], Serving::default());
-    let endpoints = Endpoints::new(models, http::Settings::default()).unwrap();
+fn ask(settings: ModelSettings, seen: &mut BTreeMap<u16, usize>) {
+    let models = Models::new(vec![ListedModel::new(settings)], Serving::default());
+    let endpoints = Endpoints::new(models, http::HttpSettings::default()).unwrap();
     let seconds = std::env::var("PUMEX_FUZZ").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let mut state = seconds.map_or(1, |_| now.as_nanos() as u64);
@@ -46,10 +46,10 @@ fn no_body_makes_a_server_with_a_model_fail() {
     let folder = std::env::temp_dir().join(format!("pumex-random-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let chat_template = Some("{{ messages[0]['content'] }}".to_string());
-    let writes = Settings { slot_folder: Some(folder.clone()), chat_template, ..settings(2) };
+    let writes = ModelSettings { slot_folder: Some(folder.clone()), chat_template, ..settings(2) };
     let mut seen = BTreeMap::new();
     ask(writes, &mut seen);
-    ask(Settings { embeds: true, ..settings(2) }, &mut seen);
+    ask(ModelSettings { embeds: true, ..settings(2) }, &mut seen);
     std::fs::remove_dir_all(folder).unwrap();
     assert!(seen[&200] > 20 && seen[&400] > 20, "{seen:?}");
 }

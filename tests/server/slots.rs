@@ -2,22 +2,22 @@
 
 use super::process::{ask, Process};
 use super::{greedy, load, run, settings};
-use pumex::server::{Served, Settings};
+use pumex::server::{ModelSettings, ServedModel};
 use pumex_serve::engine::{Generate, Holder, Model, RefusalKind};
 use serde_json::json;
 use std::path::PathBuf;
 
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let folder = std::env::temp_dir().join(format!("pumex-slots-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+        TemporaryFolder(folder)
     }
 
-    fn model(&self, slots: usize) -> Served {
-        load(Settings { slot_folder: Some(self.0.clone()), ..settings(slots) })
+    fn model(&self, slots: usize) -> ServedModel {
+        load(ModelSettings { slot_folder: Some(self.0.clone()), ..settings(slots) })
     }
 
     /// Names of what is in it.
@@ -29,7 +29,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -44,7 +44,7 @@ const OTHER: &str = "The king said unto the woman, Go";
 
 #[test]
 fn a_restore_that_fails_leaves_what_the_slot_held() {
-    let folder = Folder::new("failed");
+    let folder = TemporaryFolder::new("failed");
     let (model, whose) = (folder.model(2), Holder::default());
     in_slot(&model, 0, MINE);
     model.save_slot(0, "good", &whose).unwrap();
@@ -83,9 +83,9 @@ fn a_restore_that_fails_leaves_what_the_slot_held() {
 
 #[test]
 fn a_slot_that_fills_the_cache_makes_room_for_what_is_restored() {
-    let folder = Folder::new("room");
+    let folder = TemporaryFolder::new("room");
     let small = || {
-        let mut small = Settings { slot_folder: Some(folder.0.clone()), unified: true, kept: 0, ..settings(1) };
+        let mut small = ModelSettings { slot_folder: Some(folder.0.clone()), unified: true, kept: 0, ..settings(1) };
         small.engine.n_ctx = Some(128);
         load(small)
     };
@@ -101,7 +101,7 @@ fn a_slot_that_fills_the_cache_makes_room_for_what_is_restored() {
 
 #[test]
 fn saved_slots_of_a_key_have_a_limit() {
-    let folder = Folder::new("limit");
+    let folder = TemporaryFolder::new("limit");
     let holder = |key: &str| Holder { key: key.into(), folder: Some(format!("folder-{key}")) };
     let (mine, theirs) = (holder("0"), holder("1"));
     let bytes = {
@@ -110,7 +110,7 @@ fn saved_slots_of_a_key_have_a_limit() {
         model.save_slot(0, "a", &mine).unwrap().1
     };
     let limit = 2 * bytes + bytes / 2;
-    let model = load(Settings { slot_folder: Some(folder.0.clone()), slot_bytes: Some(limit), ..settings(1) });
+    let model = load(ModelSettings { slot_folder: Some(folder.0.clone()), slot_bytes: Some(limit), ..settings(1) });
     run(&model, Generate { user: Some("0".into()), ..greedy(MINE, 4) });
     // What is replaced does not count, and neither does what is no saved slot.
     std::fs::write(folder.0.join("folder-0/model.gguf"), vec![7; limit as usize]).unwrap();
@@ -133,9 +133,9 @@ fn saved_slots_of_a_key_have_a_limit() {
 /// No file may be longer than so many KiB, in place of a full disk.
 #[tokio::test]
 async fn a_disk_that_fills_leaves_the_file_that_was_there() {
-    let folder = Folder::new("full");
+    let folder = TemporaryFolder::new("full");
     let flags = ["--slot-save-path", folder.0.to_str().unwrap(), "--slot-save-limit", "64", "-np", "1", "-c", "512"];
-    let Some(server) = Process::limited(192, &flags) else { return };
+    let Some(server) = Process::start_with_file_limit(192, &flags) else { return };
     let prompt = |n: usize| json!({ "prompt": vec![300; n], "n_predict": 1, "temperature": 0 });
     let save = json!({ "filename": "one.bin" });
     assert!(ask(server.address, "/completion", &prompt(8)).await.contains(" 200 "));

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const GROWTH: u64 = 2048;
 
 /// A number of the kernel's about a process.
-fn told(pid: u32, name: &str) -> u64 {
+fn read_proc_number(pid: u32, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
@@ -102,7 +102,7 @@ fn memory_blocks_and_threads_stay_what_they_were() {
         (0..CLIENTS).for_each(|_| drop(clients.spawn(work(address, begun + time, &NEXT))));
         let mut early = None;
         let mut look = |what: &str| {
-            let (memory, threads) = (told(pid, "RssAnon"), told(pid, "Threads"));
+            let (memory, threads) = (read_proc_number(pid, "RssAnon"), read_proc_number(pid, "Threads"));
             let (at, asked) = (begun.elapsed().as_secs(), NEXT.load(Ordering::Relaxed));
             eprintln!("{at} s{what}: {asked} requests, {memory} KiB, {threads} threads");
             if begun.elapsed() >= time / 4 {

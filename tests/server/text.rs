@@ -4,7 +4,7 @@ use super::{all, ask, exact, greedy, load, message, prompts, run, settings, All}
 use pumex::conversation::{generate, Request};
 use pumex::gguf::Gguf;
 use pumex::sample::{Sampler, SamplerOptions};
-use pumex::server::Settings;
+use pumex::server::ModelSettings;
 use pumex::text::Tokenizer;
 use pumex_serve::engine::{
     Chat, Constraint, FinishReason, Generate, Model, Prompt, PromptPart, RefusalKind, Sampling, ToolChoice,
@@ -111,7 +111,7 @@ pub const CALLS: &str = "{% if tools %}{{ tools|tojson }} in <tool_call> </tool_
 
 #[test]
 fn calls_are_of_the_functions_that_were_given() {
-    let mut wide = Settings { chat_template: Some(CALLS.into()), ..settings(1) };
+    let mut wide = ModelSettings { chat_template: Some(CALLS.into()), ..settings(1) };
     wide.engine.n_ctx = Some(1024);
     let model = load(wide);
     let function = json!({ "name": "get", "parameters": {
@@ -139,7 +139,7 @@ fn calls_are_of_the_functions_that_were_given() {
 
 #[test]
 fn messages_spell_no_special_tokens_and_prompts_do() {
-    let model = load(Settings { chat_template: Some("chatml".into()), ..settings(1) });
+    let model = load(ModelSettings { chat_template: Some("chatml".into()), ..settings(1) });
     let marked = run(&model, message("a<|end_of_text|>b", 1));
     assert!(marked.prompt.contains("a<|end_of_text|>b"));
     let raw = |text: &str| model.tokenize(text, false, true).unwrap().len();
@@ -151,8 +151,8 @@ fn messages_spell_no_special_tokens_and_prompts_do() {
 fn reasoning_ends_when_that_is_asked_for() {
     let template = "{%- for m in messages -%}{{ m.role }}: {% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n\
                     </think>\n\n{% endif %}{{ m.content }}\n{% endfor -%}{%- if add_generation_prompt -%}assistant: <think>\n{%- endif -%}";
-    let model = load(Settings { chat_template: Some(template.into()), ..settings(1) });
-    let switch = pumex_serve::engine::Switch::default();
+    let model = load(ModelSettings { chat_template: Some(template.into()), ..settings(1) });
+    let switch = pumex_serve::engine::RequestSwitch::default();
     let request = || Generate { end_reasoning: Some(switch.clone()), ..message("Who?", 12) };
     let found = run(&model, request());
     assert_eq!((found.finish().reasoning_tokens, found.text()), (12, ""));
@@ -205,7 +205,7 @@ fn proposals_of_a_small_model_change_nothing() {
         most: 4,
         least: 0,
     };
-    let (plain, drafted) = (load(exact(4)), load(Settings { draft: Some(draft), ..exact(4) }));
+    let (plain, drafted) = (load(exact(4)), load(ModelSettings { draft: Some(draft), ..exact(4) }));
     let warm = |temperature, seed| {
         let sampling = Sampling { temperature: Some(temperature), seed: Some(seed), ..Sampling::default() };
         Generate { sampling, ..greedy("And it came to pass", 40) }

@@ -3,7 +3,7 @@
 use super::{all, ask, greedy, load, prompts, settings, All};
 use crate::util::options;
 use pumex::engine::{CacheType, Debug};
-use pumex::server::Settings;
+use pumex::server::ModelSettings;
 use pumex_serve::engine::Generate;
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ fn answers_on_a_device_are_those_of_the_cpu_and_need_no_pipeline_that_is_not_bui
         debug: Debug { build_ahead: Some(true), ..usual.debug },
         ..usual
     };
-    let model = load(Settings { engine, prompt_rows, step_log: Some(log.clone()), ..settings(slots) });
+    let model = load(ModelSettings { engine, prompt_rows, step_log: Some(log.clone()), ..settings(slots) });
     let truth = load(super::exact(1));
     let expected = |request: Generate| all(ask(&truth, request)).text().to_string();
     let long =

@@ -52,7 +52,7 @@ impl Terminal {
     }
 
     /// What was shown, the newest of it.
-    pub fn seen(&self) -> String {
+    pub fn visible_text(&self) -> String {
         String::from_utf8_lossy(&self.all[self.all.len().saturating_sub(4000)..]).into_owned()
     }
 
@@ -63,7 +63,7 @@ impl Terminal {
                 true
             }
             Err(RecvTimeoutError::Disconnected) => false,
-            Err(RecvTimeoutError::Timeout) => panic!("waiting for {what:?}, shown: {:?}", self.seen()),
+            Err(RecvTimeoutError::Timeout) => panic!("waiting for {what:?}, shown: {:?}", self.visible_text()),
         }
     }
 
@@ -75,7 +75,7 @@ impl Terminal {
                 self.at += found + text.len();
                 return;
             }
-            assert!(self.more(text), "ended before {text:?}, shown: {:?}", self.seen());
+            assert!(self.more(text), "ended before {text:?}, shown: {:?}", self.visible_text());
         }
     }
 
@@ -83,7 +83,7 @@ impl Terminal {
     pub fn wait_for_more(&mut self, bytes: usize) {
         let want = self.all.len() + bytes;
         while self.all.len() < want {
-            assert!(self.more("more"), "ended, shown: {:?}", self.seen());
+            assert!(self.more("more"), "ended, shown: {:?}", self.visible_text());
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pumex::chat::{encode_prompt, Json, Prompt, Request, Template};
+use pumex::chat::{encode_prompt, Json, RenderedPrompt, Request, Template};
 use pumex::gguf::Gguf;
 use pumex::text::Tokenizer;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 /// The templates in a folder; those that the project keeps, or all there are.
 fn templates() -> Vec<(String, Template)> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("chat/tests/golden/templates");
-    let folder = crate::util::shared().map_or(own, |shared| shared.join("golden/chat/templates"));
+    let folder = crate::util::shared_folder().map_or(own, |shared| shared.join("golden/chat/templates"));
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let read = |path: PathBuf| {
@@ -24,7 +24,7 @@ fn templates() -> Vec<(String, Template)> {
 /// The demo's vocabulary and those in shared/.
 fn vocabularies() -> Vec<(String, Tokenizer)> {
     let mut paths = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf")];
-    if let Some(shared) = crate::util::shared() {
+    if let Some(shared) = crate::util::shared_folder() {
         let of = std::fs::read_dir(shared.join("vocab")).unwrap().map(|entry| entry.unwrap().path());
         paths.extend(of.filter(|path| path.extension().is_some_and(|e| e == "gguf")));
     }
@@ -68,16 +68,16 @@ fn conversations(text: &str) -> Vec<serde_json::Value> {
 }
 
 /// Ids that steer a model, in order.
-fn steering(tokenizer: &Tokenizer, prompt: &Prompt) -> Vec<u32> {
+fn steering(tokenizer: &Tokenizer, prompt: &RenderedPrompt) -> Vec<u32> {
     let ids = encode_prompt(tokenizer, prompt).unwrap();
     ids.into_iter().filter(|&id| tokenizer.is_control(id) && tokenizer.unk() != Some(id)).collect()
 }
 
-/// The same prompt with nothing but letters from outside.
-fn harmless(prompt: &Prompt) -> Prompt {
+/// The prompt with nothing but letters from outside.
+fn harmless(prompt: &RenderedPrompt) -> RenderedPrompt {
     let mut bytes = prompt.text.clone().into_bytes();
     prompt.from_outside.iter().for_each(|range| bytes[range.clone()].fill(b'x'));
-    Prompt { text: String::from_utf8(bytes).unwrap(), from_outside: prompt.from_outside.clone() }
+    RenderedPrompt { text: String::from_utf8(bytes).unwrap(), from_outside: prompt.from_outside.clone() }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pumex::chat::{encode_prompt, Prompt};
+use pumex::chat::{encode_prompt, RenderedPrompt};
 use pumex::gguf::{Gguf, Value};
 use pumex::text::Tokenizer;
 
@@ -69,16 +69,17 @@ fn special_tokens_of_a_message_are_text() {
     for &id in &controls {
         let foreign = std::str::from_utf8(tokenizer.token_text(id)).unwrap();
         let text = format!("a{foreign}b{end}");
-        let prompt = Prompt { text, from_outside: std::iter::once(1..1 + foreign.len()).collect() };
+        let prompt = RenderedPrompt { text, from_outside: std::iter::once(1..1 + foreign.len()).collect() };
         let ids = encode_prompt(&tokenizer, &prompt).unwrap();
         let found: Vec<u32> = ids.iter().copied().filter(|&id| tokenizer.is_control(id)).collect();
         assert_eq!(found, [tokenizer.bos().unwrap(), 3], "{foreign}");
         // Half of it own, half of it foreign: no token either.
-        let half = Prompt { text: foreign.to_string(), from_outside: std::iter::once(1..foreign.len()).collect() };
+        let half =
+            RenderedPrompt { text: foreign.to_string(), from_outside: std::iter::once(1..foreign.len()).collect() };
         let ids = encode_prompt(&tokenizer, &half).unwrap();
         assert_eq!(ids.iter().filter(|&&id| tokenizer.is_control(id)).count(), 1, "{foreign}");
     }
     let bos = std::str::from_utf8(tokenizer.token_text(tokenizer.bos().unwrap())).unwrap().to_string();
-    let once = encode_prompt(&tokenizer, &Prompt { text: bos + "a", from_outside: vec![] }).unwrap();
+    let once = encode_prompt(&tokenizer, &RenderedPrompt { text: bos + "a", from_outside: vec![] }).unwrap();
     assert_eq!(once.iter().filter(|&&id| Some(id) == tokenizer.bos()).count(), 1);
 }

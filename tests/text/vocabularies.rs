@@ -39,7 +39,7 @@ fn ids(value: &Json) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// Of each text: ids, ids with special tokens read, ids of a whole text with what its kind adds at both ends, and the text of the
+/// Compares of each text: ids, ids with special tokens read, ids of a whole text with what its kind adds at both ends, and the text of the
 /// first. Made by llama.cpp 0.5.0, but for two things that Pumex means to do otherwise: BOS is never doubled, and decoding leaves
 /// the spaces before punctuation.
 #[test]
@@ -71,26 +71,27 @@ fn every_kind_encodes_and_decodes_as_llama_cpp_does() {
 }
 
 /// A generator of hostile texts: scripts, spaces, controls, emoji and what tokens are made of.
-struct Random(u64);
+struct HostileTexts(u64);
 
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+impl HostileTexts {
+    fn next_below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 
     fn text(&mut self, tokenizer: &Tokenizer) -> String {
         let mut out = String::new();
-        for _ in 0..1 + self.below(24) {
-            let top = [0x80, 0x80, 0x800, 0x3100, 0x10000, 0x110000][self.below(6) as usize];
-            match self.below(5) {
-                0 => out.extend(char::from_u32(self.below(top) as u32)),
-                1 => out.push_str([" ", "  ", "\n", "\t", "\r\n", "\u{a0}", "\u{3000}", "'s"][self.below(8) as usize]),
+        for _ in 0..1 + self.next_below(24) {
+            let top = [0x80, 0x80, 0x800, 0x3100, 0x10000, 0x110000][self.next_below(6) as usize];
+            match self.next_below(5) {
+                0 => out.extend(char::from_u32(self.next_below(top) as u32)),
+                1 => out
+                    .push_str([" ", "  ", "\n", "\t", "\r\n", "\u{a0}", "\u{3000}", "'s"][self.next_below(8) as usize]),
                 2 => out.push_str(
-                    ["the", "World", "12345", "世界", "e\u{301}", "🤗", "!!!", "aaaaaaa"][self.below(8) as usize],
+                    ["the", "World", "12345", "世界", "e\u{301}", "🤗", "!!!", "aaaaaaa"][self.next_below(8) as usize],
                 ),
                 _ => {
-                    let piece = tokenizer.piece(self.below(tokenizer.n_vocab() as u64) as u32);
+                    let piece = tokenizer.piece(self.next_below(tokenizer.n_vocab() as u64) as u32);
                     out.push_str(std::str::from_utf8(piece).unwrap_or("é"));
                 }
             }
@@ -104,7 +105,7 @@ fn text_comes_back_from_its_ids() {
     for kind in FAITHFUL {
         // With a space put before text, the one behind a user-defined token has no counterpart in the text.
         let tokenizer = open(kind, &serde_json::json!({"add_space_prefix": false}));
-        let mut random = Random(7);
+        let mut random = HostileTexts(7);
         for _ in 0..2000 {
             // U+2581 is a space to those that write spaces so, and PLaMo drops a byte order mark.
             let text = random.text(&tokenizer).replace(['\u{2581}', '\u{feff}'], "_");
@@ -133,7 +134,7 @@ fn long_runs_take_linear_time_in_every_kind() {
 }
 
 /// Merges one word the slow way: of all neighbours those that the earliest line names, the leftmost first, until no line names any.
-fn merged(word: Vec<String>, lines: &HashMap<(String, String), usize>) -> Vec<String> {
+fn merge_slowly(word: Vec<String>, lines: &HashMap<(String, String), usize>) -> Vec<String> {
     let mut parts = word;
     loop {
         let rank = |i: usize| lines.get(&(parts[i - 1].clone(), parts[i].clone())).map(|&rank| (rank, i));
@@ -167,13 +168,13 @@ fn merges_are_those_of_the_slow_way() {
     let letters = alphabet(&tokens);
     // A row that keeps a line of letters whole, and where no word is looked up before it is merged.
     let tokenizer = open("bpe", &serde_json::json!({"pre": "gpt-2"}));
-    let (mut random, mut merges) = (Random(11), 0);
+    let (mut random, mut merges) = (HostileTexts(11), 0);
     for round in 0..3000 {
         // Both sides of the length from which another way of merging is taken.
-        let len = 1 + random.below(if round % 3 == 0 { 200 } else { 30 });
-        let few = [b"aeinrst".as_slice(), b"abcdefghijklmnopqrstuvwxyz", b"ahet"][random.below(3) as usize];
-        let text: String = (0..len).map(|_| char::from(few[random.below(few.len() as u64) as usize])).collect();
-        let slow = merged(text.bytes().map(|b| letters[usize::from(b)].clone()).collect(), &lines);
+        let len = 1 + random.next_below(if round % 3 == 0 { 200 } else { 30 });
+        let few = [b"aeinrst".as_slice(), b"abcdefghijklmnopqrstuvwxyz", b"ahet"][random.next_below(3) as usize];
+        let text: String = (0..len).map(|_| char::from(few[random.next_below(few.len() as u64) as usize])).collect();
+        let slow = merge_slowly(text.bytes().map(|b| letters[usize::from(b)].clone()).collect(), &lines);
         let found = tokenizer.encode(&text, false, false).unwrap();
         let spelt: Vec<&str> = found.iter().map(|&id| tokens[id as usize].as_str()).collect();
         assert_eq!(spelt, slow, "{text}");

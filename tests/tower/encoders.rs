@@ -1,19 +1,19 @@
 //! Whole encoders of the stored files, for sizes of the stored pictures and sounds.
 
-use super::{gguf, inputs, off};
-use crate::util::{device, exhaustive, shared};
+use super::{gguf, inputs, largest_difference};
+use crate::util::{device, exhaustive, shared_folder};
 use pumex::engine::Tower;
 use pumex_media::interpret::Interpreter;
-use pumex_media::{encode, Clip, Input, Modality};
+use pumex_media::{encode, Clip, EncoderInput, Modality};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Pixels or frames of an input beyond which a sample leaves it out.
 const SMALL: usize = 40_000;
 
-fn input_of(of: &Value, original: [usize; 2]) -> Input {
+fn input_of(of: &Value, original: [usize; 2]) -> EncoderInput {
     let number = |key: &str| of[key].as_u64().unwrap_or(0) as usize;
-    Input {
+    EncoderInput {
         width: number("w"),
         height: number("h"),
         values: Vec::new(),
@@ -26,14 +26,16 @@ fn input_of(of: &Value, original: [usize; 2]) -> Input {
 
 #[test]
 fn encoders_on_a_device_agree_with_the_interpreter() {
-    let (Some(folder), Some(device)) = (shared().map(|s| s.join("golden/vision")), device(false)) else { return };
+    let (Some(folder), Some(device)) = (shared_folder().map(|s| s.join("golden/vision")), device(false)) else {
+        return;
+    };
     let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
     let (mut wrong, mut seen) = (Vec::new(), 0);
     let mut cases: Vec<_> = std::fs::read_dir(folder.join("cases")).unwrap().map(|case| case.unwrap().path()).collect();
     cases.sort();
     for case in cases.iter().filter(|case| case.to_string_lossy().contains(&only)) {
         let name = case.file_name().unwrap().to_string_lossy().to_string();
-        let file = gguf::File::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
+        let file = gguf::MemoryFile::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
         let Ok(clips) = Clip::all(&file) else { continue };
         let mut sizes = BTreeMap::new();
         for picture in std::fs::read_dir(case).unwrap().map(|file| file.unwrap().path()) {
@@ -44,7 +46,7 @@ fn encoders_on_a_device_agree_with_the_interpreter() {
             let original = [0, 1].map(|i| of["media"][0][["w", "h"][i]].as_u64().unwrap_or(0) as usize);
             for chunk in of["chunks"].as_array().unwrap().iter().filter(|c| c["type"] != "text") {
                 let all = chunk["inputs"].as_array().unwrap();
-                let all: Vec<Input> = all.iter().map(|of| input_of(of, original)).collect();
+                let all: Vec<EncoderInput> = all.iter().map(|of| input_of(of, original)).collect();
                 let size: usize = all.iter().map(|input| input.width * input.height).sum();
                 sizes.insert((size, chunk["type"] == "audio"), all);
             }
@@ -62,7 +64,7 @@ fn encoders_on_a_device_agree_with_the_interpreter() {
             let truth = interpreter.run(&graph, &given).unwrap();
             let begun = std::time::Instant::now();
             let told = match tower.encode(&graph, &given) {
-                Ok(found) => off(&found, &truth),
+                Ok(found) => largest_difference(&found, &truth),
                 Err(e) => {
                     wrong.push(format!("{name}: {e}"));
                     continue;

@@ -1,6 +1,6 @@
 //! Products with matrices of weight formats, and recordings that are kept.
 
-use super::{agree, case, inputs, off, Case, Made};
+use super::{agree, case, inputs, largest_difference, Case, TestTensors};
 use crate::util::device;
 use pumex::engine::Tower;
 use pumex_media::graph::Graph;
@@ -12,7 +12,7 @@ const FORMATS: [FormatId; 5] = [FormatId::F32, FormatId::F16, FormatId::Bf16, Fo
 
 fn product(name: String, format: FormatId, (rows, m, k): (usize, usize, usize), transposed: bool, at: usize) -> Case {
     let shape = if transposed { [m, k] } else { [k, m] };
-    let source = Made::default().with("w", &shape, format).floats("b", &[m]);
+    let source = TestTensors::default().with("w", &shape, format).floats("b", &[m]);
     case(name, source, |b| {
         let x = b.input(rows, k + 2 * at).unwrap();
         let weight = if transposed { b.matrix_transposed("w", k).unwrap() } else { b.matrix("w", k).unwrap() };
@@ -35,7 +35,7 @@ fn products_take_matrices_of_formats_of_any_rows_and_columns() {
     agree(cases, 2e-5);
 }
 
-fn graph_of(source: &Made, rows: usize) -> Graph {
+fn graph_of(source: &TestTensors, rows: usize) -> Graph {
     let mut b = Builder::new(source);
     let x = b.input(rows, 32).unwrap();
     let y = b.linear(x, "one").unwrap();
@@ -48,7 +48,7 @@ fn graph_of(source: &Made, rows: usize) -> Graph {
 fn recordings_serve_other_inputs_and_give_way_to_larger_graphs() {
     let Some(device) = device(false) else { return };
     let source =
-        Made::default().floats("one.weight", &[32, 32]).floats("one.bias", &[32]).floats("two.weight", &[32, 9]);
+        TestTensors::default().floats("one.weight", &[32, 32]).floats("one.bias", &[32]).floats("two.weight", &[32, 9]);
     let interpreter = Interpreter::new(&source);
     let mut tower = Tower::new(&device, &source).unwrap();
     for (seed, rows) in [4, 300, 4, 300, 5, 6, 7, 8, 9, 10, 4].into_iter().enumerate() {
@@ -56,7 +56,7 @@ fn recordings_serve_other_inputs_and_give_way_to_larger_graphs() {
         let given = inputs(&graph, seed as u32 * 31);
         let given: Vec<&[f32]> = given.iter().map(|x| &x[..]).collect();
         let (found, truth) = (tower.encode(&graph, &given).unwrap(), interpreter.run(&graph, &given).unwrap());
-        assert!(off(&found, &truth) < 2e-5, "{rows} rows");
+        assert!(largest_difference(&found, &truth) < 2e-5, "{rows} rows");
     }
     let bytes = tower.weight_bytes();
     assert!((4 * (32 * 32 + 32 + 9 * 32)..8 << 10).contains(&bytes), "{bytes} bytes of weights");
@@ -64,7 +64,7 @@ fn recordings_serve_other_inputs_and_give_way_to_larger_graphs() {
     let refused = |inputs: &[&[f32]]| Tower::new(&device, &source).unwrap().encode(&graph, inputs).unwrap_err();
     assert!(refused(&[]).to_string().contains("expected 1 inputs, found 0"));
     assert!(refused(&[&[0.0; 7]]).to_string().contains("expected an input of 4 x 32, found 7"));
-    let missing = Tower::new(&device, Made::default()).unwrap().encode(&graph, &[&[0.0; 128]]).unwrap_err();
+    let missing = Tower::new(&device, TestTensors::default()).unwrap().encode(&graph, &[&[0.0; 128]]).unwrap_err();
     assert!(missing.to_string().contains("missing_tensor: one.weight"), "{missing}");
     crate::util::assert_silent_on(&device);
 }
@@ -72,7 +72,7 @@ fn recordings_serve_other_inputs_and_give_way_to_larger_graphs() {
 #[test]
 fn memory_that_runs_out_is_told_and_leaves_the_tower_as_it_was() {
     let Some(device) = device(false) else { return };
-    let source = Made::default().floats("one.weight", &[32, 32]).floats("two.weight", &[32, 9]);
+    let source = TestTensors::default().floats("one.weight", &[32, 32]).floats("two.weight", &[32, 9]);
     let mut tower = Tower::new(&device, &source).unwrap();
     let graph = graph_of(&source, 40);
     let given = inputs(&graph, 3);
@@ -86,5 +86,5 @@ fn memory_that_runs_out_is_told_and_leaves_the_tower_as_it_was() {
         }
     }
     let truth = Interpreter::new(&source).run(&graph, &given).unwrap();
-    assert!(off(&tower.encode(&graph, &given).unwrap(), &truth) < 2e-5);
+    assert!(largest_difference(&tower.encode(&graph, &given).unwrap(), &truth) < 2e-5);
 }

@@ -1,11 +1,11 @@
 //! Devices that tests take turns at: opening one, and compiling pipelines on it, takes longer than what most tests compute.
 
-use super::{skip, Need};
+use super::{skip, TestNeed};
 use pumex::vk;
 use std::cell::RefCell;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Those that no test has at the moment. There are as many as tests run at once, and each keeps its pipelines.
+/// Devices that no test has at the moment. There are as many as tests run at once, and each keeps its pipelines.
 static IDLE: Mutex<Vec<vk::Device>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -45,7 +45,7 @@ pub fn has_device() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     let found = *FOUND.get_or_init(|| matches!(vk::list(), Ok(list) if !list.is_empty()));
     if !found {
-        skip(Need::Device, "no Vulkan device");
+        skip(TestNeed::Device, "no Vulkan device");
     }
     found
 }
@@ -72,7 +72,7 @@ fn open() -> vk::Device {
     let options = vk::Options { select: vk::Select::Any, keeps_pipelines: true, ..vk::Options::default() };
     let open = |validation| vk::Device::open(&vk::Options { validation, ..options.clone() });
     let opened = open(true).or_else(|e| {
-        skip(Need::Layer, &format!("without validation: {e}"));
+        skip(TestNeed::Layer, &format!("without validation: {e}"));
         open(false)
     });
     opened.unwrap()

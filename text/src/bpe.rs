@@ -2,26 +2,26 @@
 //!
 //! In most files every byte is written as one printable character; tokens are kept here as the bytes that they stand for. Others,
 //! as "gemma4", have plain text with U+2581 for spaces. Takes the vocabulary, `tokenizer.ggml.merges` and a row of
-//! [`super::rows::ROWS`]; gives ids for text.
+//! [`super::pretokenizers::ROWS`]; gives ids for text.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rayon::prelude::*;
 
-use super::index::{Index, Pairs, NONE};
+use super::index::{MergeIndex, TokenIndex, NONE};
 use super::merge::Symbols;
-use super::rows::Row;
+use super::pretokenizers::PreTokenizer;
 use super::split::Splitter;
-use super::vocab::{Table, Vocab};
+use super::vocab::{ByteTable, Vocab};
 use pumex_gguf::{Error, Gguf, Result};
 
 /// The merges of a vocabulary, ready to encode.
 #[derive(Debug)]
 pub struct Bpe {
-    keys: Table,
-    index: Index,
-    pairs: Pairs,
+    keys: ByteTable,
+    index: TokenIndex,
+    pairs: MergeIndex,
     splitter: Splitter,
     whole_words: bool,
     plain: bool,
@@ -34,7 +34,7 @@ pub struct Bpe {
 }
 
 /// What a line of merges is.
-enum Found {
+enum MergeLine {
     /// Ids of its halves and of both together.
     Merge(u32, u32, u32),
     /// Its halves, or both together, are no tokens.
@@ -48,11 +48,11 @@ impl Bpe {
     ///
     /// # Errors
     /// `missing_key` without merges, `bad_vocab` for a merge that is not two texts with a space between.
-    pub fn new(gguf: &Gguf, vocab: &Vocab, row: &Row, warnings: &mut Vec<String>) -> Result<Self> {
+    pub fn new(gguf: &Gguf, vocab: &Vocab, row: &PreTokenizer, warnings: &mut Vec<String>) -> Result<Self> {
         let path = gguf.path();
         let alphabet = Alphabet::new();
-        let (mut keys, mut key) = (Table::default(), Vec::new());
-        let (mut index, mut spelling) = (Index::new(vocab.len()), Vec::new());
+        let (mut keys, mut key) = (ByteTable::default(), Vec::new());
+        let (mut index, mut spelling) = (TokenIndex::new(vocab.len()), Vec::new());
         for id in vocab.ids() {
             key.clear();
             let text = vocab.text(id).unwrap_or_default();
@@ -137,14 +137,14 @@ impl Bpe {
 /// Reads the merges. Control tokens are not among the texts, so that no plain text can spell one.
 fn read_merges(
     gguf: &Gguf,
-    (keys, index): (&Table, &Index),
-    (row, alphabet): (&Row, &Alphabet),
+    (keys, index): (&ByteTable, &TokenIndex),
+    (row, alphabet): (&PreTokenizer, &Alphabet),
     warnings: &mut Vec<String>,
-) -> Result<Pairs> {
+) -> Result<MergeIndex> {
     const KEY: &str = "tokenizer.ggml.merges";
     let lines = match gguf.meta().opt_strings(KEY)? {
         Some(lines) => lines,
-        None if row.names.contains(&"kimi-k2") => return Ok(Pairs::new(0)),
+        None if row.names.contains(&"kimi-k2") => return Ok(MergeIndex::new(0)),
         None => {
             let what = format!("{KEY}: missing, expected the merges of a vocabulary of BPE");
             return Err(Error::file(gguf.path(), "missing_key", what));
@@ -153,7 +153,7 @@ fn read_merges(
     let find = |line: &[u8], buffer: &mut Vec<u8>| {
         // The left half may itself start with a space: look from the second byte on.
         let space = line.iter().skip(1).position(|&b| b == b' ').map(|p| p + 1);
-        let Some(space) = space.filter(|&p| p + 1 < line.len()) else { return Found::NoMerge };
+        let Some(space) = space.filter(|&p| p + 1 < line.len()) else { return MergeLine::NoMerge };
         buffer.clear();
         let (left, right) = (&line[..space], &line[space + 1..]);
         let mut spell = |half: &[u8]| {
@@ -163,24 +163,24 @@ fn read_merges(
             }
             alphabet.spell(half, buffer).then_some(buffer.len())
         };
-        let (Some(middle), Some(_)) = (spell(left), spell(right)) else { return Found::NoTokens };
+        let (Some(middle), Some(_)) = (spell(left), spell(right)) else { return MergeLine::NoTokens };
         let id = |text: &[u8]| index.get(keys, text);
         match (id(&buffer[..middle]), id(&buffer[middle..]), id(buffer)) {
-            (Some(left), Some(right), Some(merged)) => Found::Merge(left, right, merged),
-            _ => Found::NoTokens,
+            (Some(left), Some(right), Some(merged)) => MergeLine::Merge(left, right, merged),
+            _ => MergeLine::NoTokens,
         }
     };
-    let found: Vec<Found> = (0..lines.len())
+    let found: Vec<MergeLine> = (0..lines.len())
         .into_par_iter()
         .with_min_len(4096)
         .map_init(Vec::new, |buffer, i| find(lines.get(i).unwrap_or_default(), buffer))
         .collect();
-    let (mut pairs, mut unknown) = (Pairs::new(lines.len()), 0usize);
+    let (mut pairs, mut unknown) = (MergeIndex::new(lines.len()), 0usize);
     for (i, found) in found.into_iter().enumerate() {
         match found {
-            Found::Merge(left, right, merged) => pairs.insert(left, right, i as u32, merged),
-            Found::NoTokens => unknown += 1,
-            Found::NoMerge => {
+            MergeLine::Merge(left, right, merged) => pairs.insert(left, right, i as u32, merged),
+            MergeLine::NoTokens => unknown += 1,
+            MergeLine::NoMerge => {
                 let line = lines.get(i).unwrap_or_default();
                 let shown: String = String::from_utf8_lossy(line).chars().take(40).collect();
                 let what = format!("{KEY}: merge {i} is {shown:?}, expected two texts with a space between");

@@ -3,7 +3,7 @@
 //! Templates themselves are the crate `pumex-chat`'s; here is what a GGUF says: its template, named variants, and the texts of its
 //! first and last tokens.
 
-pub use pumex_chat::{builtin, reply, ArgumentForm, DateTime, Json, Limits, Prompt, Request, Template};
+pub use pumex_chat::{builtin, reply, ArgumentForm, DateTime, Json, RenderLimits, RenderedPrompt, Request, Template};
 
 use crate::Tokenizer;
 use pumex_gguf::{Error, Gguf, Result};
@@ -13,7 +13,7 @@ use pumex_gguf::{Error, Gguf, Result};
 ///
 /// # Errors
 /// As for [`Tokenizer::encode`].
-pub fn encode_prompt(tokenizer: &Tokenizer, prompt: &Prompt) -> Result<Vec<u32>> {
+pub fn encode_prompt(tokenizer: &Tokenizer, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
     tokenizer.encode_marked(&prompt.text, &|range| prompt.is_own(range), tokenizer.add_bos())
 }
 
@@ -87,7 +87,7 @@ impl ModelChat {
     }
 
     /// What `--chat-template` names: a variant of the file, a built-in template, or the template itself.
-    pub fn named(&self, text: &str) -> String {
+    pub fn resolve_template(&self, text: &str) -> String {
         let own = self.named.iter().find(|(name, _)| name == text).map(|(_, source)| source.clone());
         if let Some(source) = own.or_else(|| builtin::builtin(text)) {
             return source;

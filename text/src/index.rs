@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::table::Table;
+use super::byte_table::ByteTable;
 
 /// No token.
 pub const NONE: u32 = u32::MAX;
@@ -32,20 +32,20 @@ fn seed() -> u64 {
 
 /// Ids by their bytes.
 #[derive(Debug)]
-pub struct Index {
+pub struct TokenIndex {
     slots: Vec<u32>,
     seed: u64,
     longest: usize,
 }
 
-impl Index {
+impl TokenIndex {
     /// A table for at most `n` entries.
-    pub fn new(n: usize) -> Index {
-        Index { slots: vec![NONE; (n * 2 + 2).next_power_of_two()], seed: seed(), longest: 0 }
+    pub fn new(n: usize) -> TokenIndex {
+        TokenIndex { slots: vec![NONE; (n * 2 + 2).next_power_of_two()], seed: seed(), longest: 0 }
     }
 
     /// Adds the text of `id` in `table`, unless that text is there already.
-    pub fn insert(&mut self, table: &Table, id: u32) {
+    pub fn insert(&mut self, table: &ByteTable, id: u32) {
         let Some(text) = table.get(id) else { return };
         let mask = self.slots.len() - 1;
         let mut at = hash(self.seed, text) as usize & mask;
@@ -60,7 +60,7 @@ impl Index {
     }
 
     /// The id of a text in `table`, which must be the one that the texts were added from.
-    pub fn get(&self, table: &Table, text: &[u8]) -> Option<u32> {
+    pub fn get(&self, table: &ByteTable, text: &[u8]) -> Option<u32> {
         if text.len() > self.longest {
             return None;
         }
@@ -78,15 +78,15 @@ impl Index {
 
 /// Rank and result of merges, by the ids of their halves.
 #[derive(Debug)]
-pub struct Pairs {
+pub struct MergeIndex {
     slots: Vec<(u64, u32, u32)>,
     seed: u64,
 }
 
-impl Pairs {
+impl MergeIndex {
     /// A table for at most `n` merges.
-    pub fn new(n: usize) -> Pairs {
-        Pairs { slots: vec![(u64::MAX, 0, 0); (n * 2 + 2).next_power_of_two()], seed: seed() }
+    pub fn new(n: usize) -> MergeIndex {
+        MergeIndex { slots: vec![(u64::MAX, 0, 0); (n * 2 + 2).next_power_of_two()], seed: seed() }
     }
 
     fn slot(&self, key: u64) -> usize {

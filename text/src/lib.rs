@@ -9,23 +9,23 @@ pub mod chat;
 
 mod automaton;
 mod bpe;
+mod byte_table;
 mod dna;
 mod greedy;
 mod index;
 mod merge;
 mod plamo;
-mod rows;
+mod pretokenizers;
 mod special;
 mod specials;
 mod split;
 mod spm;
 mod stops;
 mod stream;
-mod table;
 mod trie;
 mod unigram;
 mod vocab;
-mod words;
+mod wordpiece;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -33,10 +33,10 @@ use std::path::{Path, PathBuf};
 use pumex_gguf::{Error, Gguf, Result};
 pub use special::Infill;
 use special::{Special, Usual};
-use specials::{Fragment, Marks, Specials};
-pub use stops::{Passed, Stops};
+use specials::{Fragment, SpecialScope, Specials};
+pub use stops::{StopMatch, Stops};
 pub use stream::{Characters, Stream};
-use vocab::{is_markup, Kind, Table, Vocab};
+use vocab::{is_markup, ByteTable, TokenKind, Vocab};
 
 /// How text becomes ids.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Scheme {
     /// Stretches of DNA between their tags, BPE elsewhere.
     Dna(Box<bpe::Bpe>, Box<dna::Dna>),
     Sentence(Box<spm::Spm>),
-    Words(Box<words::Words>),
+    Words(Box<wordpiece::WordPieceVocab>),
     Unigram(Box<unigram::Unigram>),
     Greedy(Box<greedy::Greedy>),
     Plamo(Box<plamo::Plamo>),
@@ -61,7 +61,7 @@ pub struct Tokenizer {
     scheme: Scheme,
     vocab: Vocab,
     n_vocab: usize,
-    pieces: Table,
+    pieces: ByteTable,
     specials: Specials,
     special: Special,
     add_space_prefix: bool,
@@ -105,8 +105,8 @@ impl Tokenizer {
                 if pre == "default" {
                     warnings.push("tokenizer.ggml.pre: not stated; text is split in the usual way".to_owned());
                 }
-                Some(rows::find(pre).ok_or_else(|| {
-                    unknown(format!("tokenizer.ggml.pre: {pre:?}, expected one of {}", rows::known()))
+                Some(pretokenizers::find(pre).ok_or_else(|| {
+                    unknown(format!("tokenizer.ggml.pre: {pre:?}, expected one of {}", pretokenizers::list_names()))
                 })?)
             }
             _ => None,
@@ -127,12 +127,12 @@ impl Tokenizer {
                 let bpe = Box::new(bpe::Bpe::new(gguf, &vocab, row, &mut warnings)?);
                 match (model, dna) {
                     (_, Some(dna)) => Scheme::Dna(bpe, Box::new(dna)),
-                    ("whitespace", _) => Scheme::Spaced(bpe, words::Normalizer::read(gguf, false)?.lowercase),
+                    ("whitespace", _) => Scheme::Spaced(bpe, wordpiece::Normalizer::read(gguf, false)?.lowercase),
                     _ => Scheme::Bytes(bpe),
                 }
             }
             ("llama", _) => Scheme::Sentence(Box::new(spm::Spm::new(path, &vocab)?)),
-            ("bert", _) => Scheme::Words(Box::new(words::Words::new(gguf, &vocab)?)),
+            ("bert", _) => Scheme::Words(Box::new(wordpiece::WordPieceVocab::new(gguf, &vocab)?)),
             ("t5", _) => Scheme::Unigram(Box::new(unigram::Unigram::new(gguf, &vocab)?)),
             ("rwkv", _) => Scheme::Greedy(Box::new(greedy::Greedy::new(&vocab))),
             ("plamo2", _) => Scheme::Plamo(Box::new(plamo::Plamo::new(path, &vocab)?)),
@@ -229,8 +229,8 @@ impl Tokenizer {
     /// Whether the token steers the model and is no text: what a message must not spell.
     pub fn is_control(&self, id: u32) -> bool {
         match self.vocab.kind(id) {
-            Some(Kind::Control | Kind::Unknown) => true,
-            Some(Kind::User) => is_markup(self.token_text(id)),
+            Some(TokenKind::Control | TokenKind::Unknown) => true,
+            Some(TokenKind::User) => is_markup(self.token_text(id)),
             _ => false,
         }
     }
@@ -272,19 +272,20 @@ impl Tokenizer {
     /// # Errors
     /// `unknown_tokenizer` if the model has no vocabulary, `bad_vocab` for a byte that the vocabulary cannot spell.
     pub fn encode(&self, text: &str, add_bos: bool, parse_special: bool) -> Result<Vec<u32>> {
-        self.encode_as(text, Marks::All(parse_special), add_bos)
+        self.encode_as(text, SpecialScope::All(parse_special), add_bos)
     }
 
-    /// As [`Tokenizer::encode`], where control tokens, and user-defined ones that look like markup, are read only from bytes of
+    /// Encodes a text as [`Tokenizer::encode`] does, where control tokens, and user-defined ones that look like markup, are read only from
+    /// bytes of
     /// which `own` holds: those that a template wrote itself, not those of a message.
     ///
     /// # Errors
     /// As for [`Tokenizer::encode`].
     pub fn encode_marked(&self, text: &str, own: &dyn Fn(Range<usize>) -> bool, add_bos: bool) -> Result<Vec<u32>> {
-        self.encode_as(text, Marks::Own(own), add_bos)
+        self.encode_as(text, SpecialScope::Own(own), add_bos)
     }
 
-    fn encode_as(&self, text: &str, marks: Marks, add_bos: bool) -> Result<Vec<u32>> {
+    fn encode_as(&self, text: &str, marks: SpecialScope, add_bos: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
         let bos = self.bos().filter(|_| add_bos);
         ids.extend(bos);
@@ -308,7 +309,7 @@ impl Tokenizer {
             Scheme::Bytes(model) => model.encode(&self.path, text, ids)?,
             Scheme::Spaced(model, lowercase) => {
                 for word in text.split_whitespace() {
-                    let lowered = lowercase.then(|| word.chars().map(words::lower).collect::<String>());
+                    let lowered = lowercase.then(|| word.chars().map(wordpiece::lower).collect::<String>());
                     model.encode(&self.path, lowered.as_deref().unwrap_or(word), ids)?;
                 }
             }
@@ -362,27 +363,29 @@ enum Spelling {
     Spaces,
     /// Escapes of bytes.
     Escapes,
-    /// As it is.
+    /// The text as it is.
     Plain,
 }
 
 /// The output bytes of every token; of a vocabulary of DNA without what tells its tokens from words.
-fn pieces(vocab: &Vocab, spelling: Spelling, dna: bool) -> Table {
+fn pieces(vocab: &Vocab, spelling: Spelling, dna: bool) -> ByteTable {
     let alphabet = bpe::Alphabet::new();
-    let (mut table, mut piece) = (Table::default(), Vec::new());
+    let (mut table, mut piece) = (ByteTable::default(), Vec::new());
     for id in vocab.ids() {
         let text = vocab.text(id).unwrap_or_default();
         let text = if dna { dna::letters(text) } else { text };
         piece.clear();
         match (vocab.kind(id), spelling) {
-            (Some(Kind::Normal), Spelling::Spaces) => spm::decode(text, &mut piece),
-            (Some(Kind::Normal), Spelling::Bytes) => alphabet.decode(text, &mut piece),
-            (Some(Kind::Normal | Kind::User | Kind::Unused), Spelling::Escapes) => piece = greedy::unescape(text),
-            (Some(Kind::Unused), Spelling::Plain) | (Some(Kind::Normal | Kind::User), _) => {
+            (Some(TokenKind::Normal), Spelling::Spaces) => spm::decode(text, &mut piece),
+            (Some(TokenKind::Normal), Spelling::Bytes) => alphabet.decode(text, &mut piece),
+            (Some(TokenKind::Normal | TokenKind::User | TokenKind::Unused), Spelling::Escapes) => {
+                piece = greedy::unescape(text)
+            }
+            (Some(TokenKind::Unused), Spelling::Plain) | (Some(TokenKind::Normal | TokenKind::User), _) => {
                 piece.extend_from_slice(text)
             }
-            (Some(Kind::Byte), _) => piece.extend(vocab::parse_byte(text)),
-            (Some(Kind::Control | Kind::Unknown | Kind::Unused) | None, _) => {}
+            (Some(TokenKind::Byte), _) => piece.extend(vocab::parse_byte(text)),
+            (Some(TokenKind::Control | TokenKind::Unknown | TokenKind::Unused) | None, _) => {}
         }
         table.push(&piece);
     }
@@ -401,7 +404,8 @@ fn stripping(gguf: &Gguf, vocab: &Vocab) -> Result<(Vec<u32>, Vec<u32>)> {
         return Ok((token("<mask>"), Vec::new()));
     }
     if has(&name, &["phi-3", "phi3"]) {
-        let special = |&id: &u32| matches!(vocab.kind(id), Some(Kind::Control | Kind::User | Kind::Unknown));
+        let special =
+            |&id: &u32| matches!(vocab.kind(id), Some(TokenKind::Control | TokenKind::User | TokenKind::Unknown));
         let not = |id: &u32| !["<unk>", "<s>", "<|endoftext|>"].iter().any(|text| token(text).contains(id));
         return Ok((Vec::new(), vocab.ids().filter(special).filter(not).collect()));
     }

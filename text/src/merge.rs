@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::index::{Pairs, NONE};
+use super::index::{MergeIndex, NONE};
 
 /// A word's symbols: ids, each with where it starts. Merging makes them fewer.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Symbols {
     }
 
     /// Merges neighbours, lowest rank first and leftmost among equals, until there is nothing left to merge.
-    pub fn merge(&mut self, pairs: &Pairs) {
+    pub fn merge(&mut self, pairs: &MergeIndex) {
         if self.ids.len() <= FEW {
             self.merge_few(pairs);
         } else {
@@ -40,7 +40,7 @@ impl Symbols {
         }
     }
 
-    fn merge_few(&mut self, pairs: &Pairs) {
+    fn merge_few(&mut self, pairs: &MergeIndex) {
         let rank = |left: u32, right: u32| pairs.get(left, right).map_or(NONE, |(rank, _)| rank);
         self.ranks.clear();
         self.ranks.extend(self.ids.windows(2).map(|pair| rank(pair[0], pair[1])));
@@ -61,7 +61,7 @@ impl Symbols {
         }
     }
 
-    fn merge_many(&mut self, pairs: &Pairs) {
+    fn merge_many(&mut self, pairs: &MergeIndex) {
         let n = self.ids.len();
         let mut links: Vec<(u32, u32)> = (0..n as u32).map(|i| (i.wrapping_sub(1), i + 1)).collect();
         let mut dead = vec![false; n];

@@ -3,7 +3,7 @@
 //! Takes the `tokenizer.ggml.*_token_id` keys. Gives ids that are all inside the vocabulary: one outside counts as
 //! unset, with a warning, and is never an index. Also knows the ends that files do not name, by their spelling.
 
-use super::vocab::{Kind, Vocab};
+use super::vocab::{TokenKind, Vocab};
 use pumex_gguf::{Error, Gguf, Result};
 
 /// Spellings of tokens that end an answer.
@@ -136,7 +136,7 @@ pub struct Special {
     pub add_eos: bool,
     /// Two texts have `sep` between them.
     pub add_sep: bool,
-    /// Of a text with a gap.
+    /// Tokens of a text with a gap.
     pub infill: Infill,
     /// All ids that end generation, rising.
     pub ends: Vec<u32>,
@@ -153,13 +153,13 @@ pub struct Usual {
 }
 
 impl Usual {
-    /// Of SentencePiece.
+    /// The usual tokens of SentencePiece.
     pub const SENTENCE: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
-    /// Of WordPiece.
+    /// The usual tokens of WordPiece.
     pub const WORDS: Usual = Usual { bos: Some(101), eos: None, unk: Some(100), sep: Some(102), add_eos: false };
-    /// Of PLaMo.
+    /// The usual tokens of PLaMo.
     pub const PLAMO: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
-    /// Of Unigram.
+    /// The usual tokens of Unigram.
     pub const UNIGRAM: Usual = Usual { bos: None, eos: Some(1), unk: Some(2), sep: None, add_eos: true };
 }
 
@@ -209,14 +209,14 @@ impl Special {
                 infill[at] = infill[at].or(id(key, None)?);
             }
             if infill[at].is_none() {
-                infill[at] = spelt(vocab, spellings).next();
-                infill[at].into_iter().for_each(|id| vocab.set_kind(id, Kind::Control));
+                infill[at] = tokens_spelt_as(vocab, spellings).next();
+                infill[at].into_iter().for_each(|id| vocab.set_kind(id, TokenKind::Control));
             }
         }
         let [prefix, suffix, middle, pad, repo, file] = infill;
         out.infill = Infill { prefix, suffix, middle, pad, repo, file };
         if out.eot.is_none() {
-            out.eot = spelt(vocab, TURN_ENDS).next();
+            out.eot = tokens_spelt_as(vocab, TURN_ENDS).next();
         }
         out.ends.extend([out.eos, out.eot, eom, pad, repo, file].into_iter().flatten());
         out.ends.extend(ends(vocab, out.eos));
@@ -230,16 +230,16 @@ impl Special {
 }
 
 /// The tokens that are spelt so.
-fn spelt<'a>(vocab: &'a Vocab, spellings: &'a [&str]) -> impl Iterator<Item = u32> + 'a {
+fn tokens_spelt_as<'a>(vocab: &'a Vocab, spellings: &'a [&str]) -> impl Iterator<Item = u32> + 'a {
     spellings.iter().filter_map(|text| vocab.find(text.as_bytes()))
 }
 
 /// Ends by their spelling, which makes control tokens of them; and what such tokens tell of others.
 fn ends(vocab: &mut Vocab, eos: Option<u32>) -> Vec<u32> {
-    let mut found: Vec<u32> = spelt(vocab, ENDS).collect();
-    found.iter().for_each(|&id| vocab.set_kind(id, Kind::Control));
-    let shown: Vec<u32> = spelt(vocab, SHOWN).collect();
-    shown.into_iter().for_each(|id| vocab.set_kind(id, Kind::User));
+    let mut found: Vec<u32> = tokens_spelt_as(vocab, ENDS).collect();
+    found.iter().for_each(|&id| vocab.set_kind(id, TokenKind::Control));
+    let shown: Vec<u32> = tokens_spelt_as(vocab, SHOWN).collect();
+    shown.into_iter().for_each(|id| vocab.set_kind(id, TokenKind::User));
     let has = |text: &str| vocab.find(text.as_bytes()).is_some();
     let calls = has("<|call|>") || has("<|calls|>");
     // There, it ends a part of an answer.
@@ -247,7 +247,7 @@ fn ends(vocab: &mut Vocab, eos: Option<u32>) -> Vec<u32> {
     let plamo = eos.and_then(|id| vocab.utf8(id)) == Some("<|plamo:eos|>");
     // There, it is a tag of HTML.
     let plain = (has("<|tool_response>") || plamo).then(|| vocab.find(b"</s>")).flatten();
-    for (id, kind) in [(part, Kind::User), (plain, Kind::Normal)] {
+    for (id, kind) in [(part, TokenKind::User), (plain, TokenKind::Normal)] {
         if let Some(id) = id {
             found.retain(|&end| end != id);
             vocab.set_kind(id, kind);

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::trie::Trie;
-use super::vocab::{is_markup, Kind, Vocab};
+use super::vocab::{is_markup, TokenKind, Vocab};
 
 /// A stretch of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Fragment<'a> {
 
 /// Where special tokens may stand.
 #[derive(Clone, Copy)]
-pub enum Marks<'a> {
+pub enum SpecialScope<'a> {
     /// Control tokens everywhere or nowhere, user-defined ones everywhere.
     All(bool),
     /// Only in bytes of which this holds; user-defined tokens that do not look like markup everywhere.
@@ -46,18 +46,19 @@ fn is_space(byte: u8) -> bool {
 impl Specials {
     /// Collects the user-defined, control and unknown tokens.
     pub fn new(vocab: &Vocab, strip_left: Vec<u32>, strip_right: Vec<u32>) -> Self {
-        let special = |&id: &u32| matches!(vocab.kind(id), Some(Kind::User | Kind::Control | Kind::Unknown));
+        let special =
+            |&id: &u32| matches!(vocab.kind(id), Some(TokenKind::User | TokenKind::Control | TokenKind::Unknown));
         let usable = vocab.ids().filter(special).filter_map(|id| Some((vocab.utf8(id)?.as_bytes(), id)));
         Self { trie: Trie::new(usable.collect()), strip_left, strip_right }
     }
 
-    fn longest(&self, vocab: &Vocab, bytes: &[u8], at: usize, marks: Marks) -> Option<Hit> {
+    fn longest(&self, vocab: &Vocab, bytes: &[u8], at: usize, marks: SpecialScope) -> Option<Hit> {
         let mut found = None;
         self.trie.prefixes(&bytes[at..], |len, id| {
-            let user = vocab.kind(id) == Some(Kind::User);
+            let user = vocab.kind(id) == Some(TokenKind::User);
             let allowed = match marks {
-                Marks::All(control) => user || control,
-                Marks::Own(own) => user && !is_markup(&bytes[at..at + len]) || own(at..at + len),
+                SpecialScope::All(control) => user || control,
+                SpecialScope::Own(own) => user && !is_markup(&bytes[at..at + len]) || own(at..at + len),
             };
             if allowed {
                 found = Some((at, len, id));
@@ -67,7 +68,7 @@ impl Specials {
     }
 
     /// Cuts `text` at special tokens: the longest first, of equally long ones the leftmost.
-    pub fn fragments<'a>(&self, vocab: &Vocab, text: &'a str, marks: Marks) -> Vec<Fragment<'a>> {
+    pub fn fragments<'a>(&self, vocab: &Vocab, text: &'a str, marks: SpecialScope) -> Vec<Fragment<'a>> {
         let bytes = text.as_bytes();
         let (mut out, mut from, mut at) = (Vec::new(), 0, 0);
         while at < bytes.len() {
@@ -98,7 +99,7 @@ impl Specials {
     }
 
     /// Which of the tokens that overlap with `first`, or with each other, count.
-    fn settle(&self, vocab: &Vocab, bytes: &[u8], first: Hit, marks: Marks) -> Vec<Hit> {
+    fn settle(&self, vocab: &Vocab, bytes: &[u8], first: Hit, marks: SpecialScope) -> Vec<Hit> {
         let end = first.0 + first.1;
         let longer = |at: usize| self.longest(vocab, bytes, at, marks).filter(|hit| hit.1 > first.1);
         let Some(longer) = (first.0 + 1..end).find_map(longer) else { return vec![first] };

@@ -5,7 +5,7 @@
 use regex_syntax::hir::{Class, HirKind};
 
 use super::automaton::Automaton;
-use super::rows::{Cut, Row};
+use super::pretokenizers::{PreTokenizer, SplitRule};
 
 #[derive(Debug)]
 enum Stage {
@@ -29,13 +29,13 @@ impl Splitter {
     ///
     /// # Errors
     /// Names the row and what is wrong with it.
-    pub fn new(row: &Row) -> Result<Splitter, String> {
-        let stage = |cut: &Cut| match cut {
-            Cut::At(expression) => Automaton::new(expression).map(|a| Stage::At(Box::new(a))),
-            Cut::Thousands => Ok(Stage::Thousands { ascii: false }),
-            Cut::AsciiThousands => Ok(Stage::Thousands { ascii: true }),
-            Cut::PowersOfTwo => Ok(Stage::PowersOfTwo),
-            Cut::TrailingSpace => Ok(Stage::TrailingSpace),
+    pub fn new(row: &PreTokenizer) -> Result<Splitter, String> {
+        let stage = |cut: &SplitRule| match cut {
+            SplitRule::At(expression) => Automaton::new(expression).map(|a| Stage::At(Box::new(a))),
+            SplitRule::Thousands => Ok(Stage::Thousands { ascii: false }),
+            SplitRule::AsciiThousands => Ok(Stage::Thousands { ascii: true }),
+            SplitRule::PowersOfTwo => Ok(Stage::PowersOfTwo),
+            SplitRule::TrailingSpace => Ok(Stage::TrailingSpace),
         };
         let stages = row.cuts.iter().map(stage).collect::<Result<_, String>>();
         Ok(Splitter { stages: stages.map_err(|e| format!("{}: {e}", row.names[0]))? })
@@ -43,19 +43,19 @@ impl Splitter {
 
     /// Calls `each` with the words of `text` in order; they join to `text`.
     pub fn words(&self, text: &str, each: &mut dyn FnMut(&str)) {
-        through(&self.stages, text, each);
+        run_stages(&self.stages, text, each);
     }
 }
 
-fn through(stages: &[Stage], text: &str, each: &mut dyn FnMut(&str)) {
+fn run_stages(stages: &[Stage], text: &str, each: &mut dyn FnMut(&str)) {
     if text.is_empty() {
         return;
     }
     let Some((stage, rest)) = stages.split_first() else {
-        bounded(text, each);
+        split_long_word(text, each);
         return;
     };
-    let mut next = |piece: &str| through(rest, piece, each);
+    let mut next = |piece: &str| run_stages(rest, piece, each);
     match stage {
         Stage::At(automaton) => {
             let (mut from, mut at) = (0, 0);
@@ -84,7 +84,7 @@ fn through(stages: &[Stage], text: &str, each: &mut dyn FnMut(&str)) {
 /// Whether a character is a number of any script.
 fn is_number(c: char) -> bool {
     static NUMBERS: std::sync::LazyLock<Vec<(char, char)>> = std::sync::LazyLock::new(|| class(r"\p{N}"));
-    c.is_ascii_digit() || !c.is_ascii() && within(&NUMBERS, c)
+    c.is_ascii_digit() || !c.is_ascii() && ranges_contain(&NUMBERS, c)
 }
 
 /// The ranges of a class of characters, as an expression names it.
@@ -97,7 +97,7 @@ pub fn class(expression: &str) -> Vec<(char, char)> {
 }
 
 /// Whether sorted ranges have a character.
-pub fn within(ranges: &[(char, char)], c: char) -> bool {
+pub fn ranges_contain(ranges: &[(char, char)], c: char) -> bool {
     let at = ranges.partition_point(|&(_, end)| end < c);
     ranges.get(at).is_some_and(|&(start, _)| start <= c)
 }
@@ -140,7 +140,7 @@ fn powers_of_two(text: &str, each: &mut dyn FnMut(&str)) {
 }
 
 /// Cuts a word at character boundaries into pieces of at most [`MAX_WORD`] bytes.
-pub fn bounded(mut word: &str, each: &mut dyn FnMut(&str)) {
+pub fn split_long_word(mut word: &str, each: &mut dyn FnMut(&str)) {
     while word.len() > MAX_WORD {
         let cut = (MAX_WORD - 3..=MAX_WORD).rev().find(|&i| word.is_char_boundary(i)).unwrap_or(MAX_WORD);
         let (head, tail) = word.split_at(cut);

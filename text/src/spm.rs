@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
 
-use super::index::Index;
+use super::index::TokenIndex;
 use super::split;
 use super::vocab::Vocab;
 use pumex_gguf::{Error, Result};
@@ -18,7 +18,7 @@ pub const SPACE: char = '\u{2581}';
 /// The tokens that merging may meet.
 #[derive(Debug)]
 pub struct Spm {
-    index: Index,
+    index: TokenIndex,
     /// No token has a space after a letter, so words can be encoded one by one with the same result.
     by_word: bool,
 }
@@ -34,7 +34,7 @@ struct Symbol {
 
 /// Room for one word, used again.
 #[derive(Default)]
-struct Room {
+struct MergeScratch {
     symbols: Vec<Symbol>,
     /// Score as ordered bits, place, length of both together.
     heap: BinaryHeap<(u32, Reverse<u32>, u32)>,
@@ -55,7 +55,7 @@ impl Spm {
                 format!("tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a llama vocabulary");
             return Err(Error::file(path, "bad_vocab", what));
         }
-        let (mut index, mut by_word) = (Index::new(vocab.len()), true);
+        let (mut index, mut by_word) = (TokenIndex::new(vocab.len()), true);
         // A text that several ids have becomes the last of them.
         for id in vocab.ids().rev().filter(|&id| vocab.spells(id)) {
             if let Some(text) = vocab.utf8(id).filter(|text| !text.is_empty()) {
@@ -78,21 +78,21 @@ impl Spm {
             }
             spelt.push_str(part);
         }
-        let mut room = Room::default();
+        let mut room = MergeScratch::default();
         let mut each = |word: &str| self.word(vocab, word.as_bytes(), &mut room, ids);
         let (mut from, mut before) = (0, SPACE);
         for (at, c) in spelt.char_indices() {
             if self.by_word && c == SPACE && before != SPACE {
-                split::bounded(&spelt[from..at], &mut each);
+                split::split_long_word(&spelt[from..at], &mut each);
                 from = at;
             }
             before = c;
         }
-        split::bounded(&spelt[from..], &mut each);
+        split::split_long_word(&spelt[from..], &mut each);
     }
 
-    fn word(&self, vocab: &Vocab, word: &[u8], room: &mut Room, ids: &mut Vec<u32>) {
-        let Room { symbols, heap } = room;
+    fn word(&self, vocab: &Vocab, word: &[u8], room: &mut MergeScratch, ids: &mut Vec<u32>) {
+        let MergeScratch { symbols, heap } = room;
         symbols.clear();
         let mut at = 0;
         while at < word.len() {
@@ -109,7 +109,7 @@ impl Spm {
             }
             let (start, len) = (symbols[left as usize].start, symbols[left as usize].len + symbols[right as usize].len);
             let id = self.index.get(vocab.texts(), &word[start as usize..(start + len) as usize])?;
-            Some((ordered(scores.get(id as usize).copied().unwrap_or(0.0)), Reverse(left), len))
+            Some((score_to_ordered_bits(scores.get(id as usize).copied().unwrap_or(0.0)), Reverse(left), len))
         };
         heap.extend((1..n).filter_map(|i| found(symbols, i - 1, i)));
         while let Some((_, Reverse(left), len)) = heap.pop() {
@@ -137,7 +137,7 @@ impl Spm {
 }
 
 /// Bits that are ordered as the numbers are.
-fn ordered(score: f32) -> u32 {
+fn score_to_ordered_bits(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     if bits >> 31 == 1 {
         !bits

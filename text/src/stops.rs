@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// A point in the stop strings: what has been read ends with this beginning of one.
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct StopNode {
     next: BTreeMap<u8, usize>,
     /// The longest shorter beginning that what has been read ends with, too.
     fallback: usize,
@@ -23,7 +23,7 @@ struct Node {
 pub struct Stops {
     texts: Vec<String>,
     /// The first is the root.
-    nodes: Vec<Node>,
+    nodes: Vec<StopNode>,
     at: usize,
     held: String,
     found: bool,
@@ -31,7 +31,7 @@ pub struct Stops {
 
 /// What a piece of text turned out to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct StopMatch {
     /// Text that can be given out: no stop string begins in it.
     pub text: String,
     /// The stop string, by its place in the list, that comes right after the text. Nothing after it counts.
@@ -42,14 +42,14 @@ impl Stops {
     /// Looks for these; empty ones are passed over.
     pub fn new(texts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
-        let mut nodes = vec![Node::default()];
+        let mut nodes = vec![StopNode::default()];
         for (i, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
             let mut at = 0;
             for (depth, byte) in text.bytes().enumerate() {
                 let fresh = nodes.len();
                 let next = *nodes[at].next.entry(byte).or_insert(fresh);
                 if next == fresh {
-                    nodes.push(Node { depth: depth + 1, ..Node::default() });
+                    nodes.push(StopNode { depth: depth + 1, ..StopNode::default() });
                 }
                 at = next;
             }
@@ -74,9 +74,9 @@ impl Stops {
     }
 
     /// Takes the next piece. After a stop string nothing passes any more.
-    pub fn push(&mut self, piece: &str) -> Passed {
+    pub fn push(&mut self, piece: &str) -> StopMatch {
         if self.found {
-            return Passed::default();
+            return StopMatch::default();
         }
         let before = self.held.len();
         self.held.push_str(piece);
@@ -86,13 +86,13 @@ impl Stops {
                 self.found = true;
                 let mut text = std::mem::take(&mut self.held);
                 text.truncate((before + i + 1).saturating_sub(self.texts[stop].len()));
-                return Passed { text, stop: Some(stop) };
+                return StopMatch { text, stop: Some(stop) };
             }
         }
         // A beginning of a stop string begins with a character.
         let keep = self.held.len() - self.nodes[self.at].depth;
         let rest = self.held.split_off(keep);
-        Passed { text: std::mem::replace(&mut self.held, rest), stop: None }
+        StopMatch { text: std::mem::replace(&mut self.held, rest), stop: None }
     }
 
     /// What is held back at the end of the text; then starts anew.
@@ -103,7 +103,7 @@ impl Stops {
 }
 
 /// The longest beginning that what has been read ends with after one more byte.
-fn step(nodes: &[Node], mut at: usize, byte: u8) -> usize {
+fn step(nodes: &[StopNode], mut at: usize, byte: u8) -> usize {
     loop {
         match nodes[at].next.get(&byte) {
             Some(next) => return *next,
@@ -160,7 +160,7 @@ mod tests {
                 rest = left;
                 seen.push_str(piece);
                 let passed = matcher.push(piece);
-                assert!(found.is_none() || passed == Passed::default(), "nothing passes after a stop string");
+                assert!(found.is_none() || passed == StopMatch::default(), "nothing passes after a stop string");
                 out.push_str(&passed.text);
                 found = found.or(passed.stop);
                 if found.is_none() {
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn a_matcher_starts_anew_after_its_flush() {
         let mut stops = Stops::new(["stop"]);
-        assert_eq!(stops.push("a st"), Passed { text: "a ".into(), stop: None });
+        assert_eq!(stops.push("a st"), StopMatch { text: "a ".into(), stop: None });
         assert_eq!(stops.flush(), "st");
-        assert_eq!(stops.push("op"), Passed { text: "op".into(), stop: None });
+        assert_eq!(stops.push("op"), StopMatch { text: "op".into(), stop: None });
         assert_eq!((stops.push("stopped").stop, stops.text(0)), (Some(0), "stop"));
     }
 }

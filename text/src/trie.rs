@@ -3,7 +3,7 @@
 use super::index::NONE;
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct TrieNode {
     /// Children are neighbours, in order of their labels.
     first: u32,
     count: u32,
@@ -14,7 +14,7 @@ struct Node {
 /// A trie of byte strings with numbers.
 #[derive(Debug, Default)]
 pub struct Trie {
-    nodes: Vec<Node>,
+    nodes: Vec<TrieNode>,
     /// Children of the root by their label.
     root: Vec<u32>,
 }
@@ -24,7 +24,7 @@ impl Trie {
     pub fn new(mut entries: Vec<(&[u8], u32)>) -> Trie {
         entries.retain(|(text, _)| !text.is_empty());
         entries.sort_by(|a, b| a.0.cmp(b.0));
-        let node = |label| Node { first: 0, count: 0, value: NONE, label };
+        let node = |label| TrieNode { first: 0, count: 0, value: NONE, label };
         let (mut nodes, mut ranges) = (vec![node(0)], vec![(0, entries.len(), 0)]);
         let mut at = 0;
         while at < nodes.len() {

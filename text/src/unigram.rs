@@ -6,7 +6,7 @@
 
 use super::spm::SPACE;
 use super::trie::Trie;
-use super::vocab::{Kind, Vocab};
+use super::vocab::{TokenKind, Vocab};
 use pumex_gguf::{Error, Gguf, Result, Value, ValueType};
 
 /// What an unknown character's score is below the least of all tokens'.
@@ -23,7 +23,7 @@ pub struct Unigram {
     /// User-defined tokens, which the table of replacements leaves alone.
     kept: Trie,
     unknown_score: f64,
-    table: Table,
+    table: ReplacementTable,
     /// Whether text starts with a space.
     add_space: bool,
     /// Whether spaces in a row are one.
@@ -42,12 +42,12 @@ impl Unigram {
         })?;
         let entry = |id: u32| Some((vocab.text(id)?, id));
         let spelt = vocab.ids().filter(|&id| vocab.spells(id)).filter_map(entry);
-        let kept = vocab.ids().filter(|&id| vocab.kind(id) == Some(Kind::User)).filter_map(entry);
+        let kept = vocab.ids().filter(|&id| vocab.kind(id) == Some(TokenKind::User)).filter_map(entry);
         let score = |id: u32| match vocab.kind(id) {
-            Some(Kind::User) => 0.0,
+            Some(TokenKind::User) => 0.0,
             _ => f64::from(scores.get(id as usize).copied().unwrap_or(0.0)),
         };
-        let normal = vocab.ids().filter(|&id| vocab.kind(id) == Some(Kind::Normal));
+        let normal = vocab.ids().filter(|&id| vocab.kind(id) == Some(TokenKind::Normal));
         let least = normal.map(score).fold(f64::INFINITY, f64::min);
         let flag =
             |name: &str| Ok::<_, Error>(gguf.meta().opt_bool(&format!("tokenizer.ggml.{name}"))?.unwrap_or(false));
@@ -56,7 +56,7 @@ impl Unigram {
             scores: vocab.ids().map(score).collect(),
             kept: Trie::new(kept.collect()),
             unknown_score: if least.is_finite() { least - PENALTY } else { -PENALTY },
-            table: Table::read(gguf)?,
+            table: ReplacementTable::read(gguf)?,
             add_space: flag("add_space_prefix")?,
             merge_spaces: flag("remove_extra_whitespaces")?,
         })
@@ -64,7 +64,7 @@ impl Unigram {
 
     /// Appends the ids of `text`, which holds no special tokens.
     pub fn encode(&self, text: &str, unknown: Option<u32>, ids: &mut Vec<u32>) {
-        let text = self.spelt(text);
+        let text = self.normalize(text);
         // By end, from `base` on: the best sum so far, where its last token starts, and which that is.
         let mut best: Vec<Option<(f64, usize, Option<u32>)>> = vec![Some((0.0, 0, None))];
         let (mut base, mut at, mut after_unknown) = (0, 0, false);
@@ -109,11 +109,11 @@ impl Unigram {
     }
 
     /// The normalized text.
-    fn spelt(&self, text: &str) -> Vec<u8> {
+    fn normalize(&self, text: &str) -> Vec<u8> {
         let mut space = [0; 4];
         let space = SPACE.encode_utf8(&mut space).as_bytes();
         let (mut out, mut in_word, mut begun) = (Vec::with_capacity(text.len() * 2), false, false);
-        for byte in self.table.replaced(text.as_bytes(), &self.kept) {
+        for byte in self.table.replace_sequences(text.as_bytes(), &self.kept) {
             if byte == b' ' {
                 in_word = false;
                 if !self.merge_spaces {
@@ -135,16 +135,16 @@ impl Unigram {
 /// Replacements of byte sequences: a double array of transitions, and texts that end with a zero. An entry has a label in its low
 /// byte and bit 31, in bit 8 whether a sequence ends there, in bits 10 to 30 the offset to its children, times 256 if bit 9 is set.
 #[derive(Debug, Default)]
-struct Table {
+struct ReplacementTable {
     entries: Vec<u32>,
     texts: Vec<u8>,
 }
 
-impl Table {
-    fn read(gguf: &Gguf) -> Result<Table> {
+impl ReplacementTable {
+    fn read(gguf: &Gguf) -> Result<ReplacementTable> {
         const KEY: &str = "tokenizer.ggml.precompiled_charsmap";
         let raw = match gguf.meta().get(KEY) {
-            None => return Ok(Table::default()),
+            None => return Ok(ReplacementTable::default()),
             Some(Value::Array { element: ValueType::I8 | ValueType::U8, raw }) => raw,
             Some(_) => {
                 let what = format!("{KEY}: expected an array of bytes, found another value");
@@ -157,7 +157,7 @@ impl Table {
             let what = format!("{KEY}: expected a table as long as its first word says, found {} bytes", raw.len());
             return Err(Error::file(gguf.path(), "bad_vocab", what));
         };
-        Ok(Table { entries: entries.chunks_exact(4).map(word).collect(), texts: texts.to_vec() })
+        Ok(ReplacementTable { entries: entries.chunks_exact(4).map(word).collect(), texts: texts.to_vec() })
     }
 
     /// The longest sequence at the start of `text` that has a replacement: its length, and that.
@@ -181,7 +181,7 @@ impl Table {
     }
 
     /// The text with all sequences replaced.
-    fn replaced(&self, text: &[u8], kept: &Trie) -> Vec<u8> {
+    fn replace_sequences(&self, text: &[u8], kept: &Trie) -> Vec<u8> {
         let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
         while at < text.len() {
             if let Some((len, _)) = kept.longest(&text[at..]) {

@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::index::Index;
-pub use super::table::Table;
+pub use super::byte_table::ByteTable;
+use super::index::TokenIndex;
 use pumex_gguf::{Error, Gguf, Result};
 
 /// Most tokens a vocabulary may have.
@@ -18,7 +18,7 @@ const MAX_TEXT: usize = 64 << 10;
 
 /// What a token is for; the numbers are the file format's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// Text that encoding may produce.
     Normal = 1,
     /// Stands for what the vocabulary cannot spell.
@@ -42,11 +42,11 @@ pub fn is_markup(text: &[u8]) -> bool {
 /// Token bytes, kinds and scores, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Vocab {
-    texts: Table,
-    kinds: Vec<Kind>,
+    texts: ByteTable,
+    kinds: Vec<TokenKind>,
     scores: Option<Vec<f32>>,
     bytes: Vec<Option<u32>>,
-    index: Option<Arc<Index>>,
+    index: Option<Arc<TokenIndex>>,
 }
 
 impl Vocab {
@@ -68,7 +68,7 @@ impl Vocab {
         let typed = types.is_some();
         let kinds = match types {
             Some(types) => read_kinds(&types, n).map_err(bad)?,
-            None => vec![Kind::Normal; n],
+            None => vec![TokenKind::Normal; n],
         };
         let scores = meta.opt_f32s("tokenizer.ggml.scores")?;
         if let Some(scores) = &scores {
@@ -82,7 +82,7 @@ impl Vocab {
                 return Err(bad(format!("tokenizer.ggml.scores: score of token {id} is NaN, expected a number")));
             }
         }
-        let mut vocab = Vocab { texts: Table::default(), kinds, scores, bytes: vec![None; 256], index: None };
+        let mut vocab = Vocab { texts: ByteTable::default(), kinds, scores, bytes: vec![None; 256], index: None };
         let mut not_text = 0usize;
         for (id, text) in tokens.iter().enumerate() {
             if text.len() > MAX_TEXT {
@@ -116,7 +116,7 @@ impl Vocab {
     }
 
     /// All texts, numbered by id.
-    pub fn texts(&self) -> &Table {
+    pub fn texts(&self) -> &ByteTable {
         &self.texts
     }
 
@@ -126,7 +126,7 @@ impl Vocab {
     }
 
     /// Takes a token for another kind than the file says.
-    pub fn set_kind(&mut self, id: u32, kind: Kind) {
+    pub fn set_kind(&mut self, id: u32, kind: TokenKind) {
         if let Some(own) = self.kinds.get_mut(id as usize) {
             *own = kind;
         }
@@ -138,7 +138,7 @@ impl Vocab {
     }
 
     /// The token's kind, if the id exists.
-    pub fn kind(&self, id: u32) -> Option<Kind> {
+    pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.kinds.get(id as usize).copied()
     }
 
@@ -146,8 +146,8 @@ impl Vocab {
     /// may be, and those that look like markup may not be in all of it.
     pub fn spells(&self, id: u32) -> bool {
         match self.kind(id) {
-            Some(Kind::Normal | Kind::Unused) => true,
-            Some(Kind::User) => !is_markup(self.text(id).unwrap_or_default()),
+            Some(TokenKind::Normal | TokenKind::Unused) => true,
+            Some(TokenKind::User) => !is_markup(self.text(id).unwrap_or_default()),
             _ => false,
         }
     }
@@ -169,7 +169,7 @@ impl Vocab {
 
     /// Finds ids by their texts. Official files have texts twice: they become the last of their ids, as in llama.cpp.
     fn index_texts(&mut self) {
-        let mut index = Index::new(self.len());
+        let mut index = TokenIndex::new(self.len());
         for id in self.ids().rev() {
             index.insert(&self.texts, id);
         }
@@ -181,8 +181,8 @@ impl Vocab {
         for id in self.ids() {
             let text = self.text(id).unwrap_or_default();
             let byte = match (typed, self.kinds[id as usize], parse_byte(text)) {
-                (true, Kind::Byte, Some(byte)) | (false, _, Some(byte)) => byte,
-                (true, Kind::Byte, None) => {
+                (true, TokenKind::Byte, Some(byte)) | (false, _, Some(byte)) => byte,
+                (true, TokenKind::Byte, None) => {
                     let shown: String = String::from_utf8_lossy(text).chars().take(40).collect();
                     let what =
                         format!("tokenizer.ggml.tokens: byte token {id} is {shown:?}, expected <0x00> to <0xFF>");
@@ -190,7 +190,7 @@ impl Vocab {
                 }
                 _ => continue,
             };
-            self.kinds[id as usize] = Kind::Byte;
+            self.kinds[id as usize] = TokenKind::Byte;
             if let Some(first) = self.bytes[usize::from(byte)].replace(id) {
                 let what =
                     format!("tokenizer.ggml.tokens: tokens {first} and {id} are both byte {byte:#04x}, expected one");
@@ -201,17 +201,17 @@ impl Vocab {
     }
 }
 
-fn read_kinds(types: &[i32], n: usize) -> std::result::Result<Vec<Kind>, String> {
+fn read_kinds(types: &[i32], n: usize) -> std::result::Result<Vec<TokenKind>, String> {
     if types.len() != n {
         return Err(format!("tokenizer.ggml.token_type: {} types, expected {n}, one per token", types.len()));
     }
     let kind = |(id, &t): (usize, &i32)| match t {
-        1 => Ok(Kind::Normal),
-        2 => Ok(Kind::Unknown),
-        3 => Ok(Kind::Control),
-        4 => Ok(Kind::User),
-        5 => Ok(Kind::Unused),
-        6 => Ok(Kind::Byte),
+        1 => Ok(TokenKind::Normal),
+        2 => Ok(TokenKind::Unknown),
+        3 => Ok(TokenKind::Control),
+        4 => Ok(TokenKind::User),
+        5 => Ok(TokenKind::Unused),
+        6 => Ok(TokenKind::Byte),
         _ => Err(format!("tokenizer.ggml.token_type: type {t} of token {id}, expected 1 to 6")),
     };
     types.iter().enumerate().map(kind).collect()

@@ -37,7 +37,7 @@ impl Fault {
     ///
     /// # Errors
     /// If what it replaces does not stand there once.
-    pub fn applied(&self, text: &str) -> Result<String, String> {
+    pub fn apply(&self, text: &str) -> Result<String, String> {
         match text.matches(&self.right).count() {
             1 => Ok(text.replacen(&self.right, &self.wrong, 1)),
             n => Err(format!("{}: {:?} stands {n} times in {}, expected once", self.what, self.right, self.file)),
@@ -117,7 +117,7 @@ mod tests {
         assert!(faults.len() >= 40, "{} faults", faults.len());
         for fault in &faults {
             let text = std::fs::read_to_string(root().join(&fault.file)).unwrap();
-            assert_ne!(fault.applied(&text).unwrap(), text, "{}", fault.what);
+            assert_ne!(fault.apply(&text).unwrap(), text, "{}", fault.what);
         }
         let mut names: Vec<&str> = faults.iter().map(|fault| fault.what.as_str()).collect();
         names.sort_unstable();
@@ -147,7 +147,7 @@ mod tests {
             &parse("# a remark\n= what\nin a\n- b\n+ c\nby pumex-text stops\nby main x::y of llama,bert\n").unwrap()[0];
         assert_eq!(fault.by[0].models, "");
         assert_eq!((fault.by[1].filter.as_str(), fault.by[1].models.as_str()), ("x::y", "llama,bert"));
-        assert_eq!(fault.applied("a b a").unwrap(), "a c a");
-        assert!(fault.applied("b b").is_err());
+        assert_eq!(fault.apply("a b a").unwrap(), "a c a");
+        assert!(fault.apply("b b").is_err());
     }
 }

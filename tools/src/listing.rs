@@ -11,7 +11,7 @@ pub struct Counts {
     pub dots: u32,
     /// Products of matrices.
     pub matrices: u32,
-    /// Of `valu`: multiplications with addition.
+    /// Multiplications with addition, which `valu` counts too.
     pub fmas: u32,
     /// Loads from memory by threads.
     pub loads: u32,

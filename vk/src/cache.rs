@@ -34,7 +34,7 @@ fn header(caps: &Caps, modules: u64, data: &[u8]) -> Vec<u8> {
 }
 
 /// The verified part of a cache file, if it is one of this driver's and these modules'.
-fn verified<'a>(caps: &Caps, modules: u64, file: &'a [u8]) -> Option<&'a [u8]> {
+fn verified_part<'a>(caps: &Caps, modules: u64, file: &'a [u8]) -> Option<&'a [u8]> {
     let head = header(caps, modules, &[]).len();
     let data = file.get(head..)?;
     (header(caps, modules, data) == file[..head]).then_some(data)
@@ -43,7 +43,7 @@ fn verified<'a>(caps: &Caps, modules: u64, file: &'a [u8]) -> Option<&'a [u8]> {
 /// The pipeline cache that an earlier process kept, and its size; an empty one if there is none.
 pub(super) fn load(raw: &ash::Device, caps: &Caps, modules: u64) -> (vk::PipelineCache, u64) {
     let file = cache_file(caps, "pipelines", "bin").and_then(|p| std::fs::read(p).ok()).unwrap_or_default();
-    let data = verified(caps, modules, &file).unwrap_or(&[]);
+    let data = verified_part(caps, modules, &file).unwrap_or(&[]);
     let info = vk::PipelineCacheCreateInfo::default().initial_data(data);
     // SAFETY: the data was written by this driver and is whole; an empty cache is always allowed.
     let cache = unsafe { raw.create_pipeline_cache(&info, None) }.unwrap_or_default();
@@ -72,7 +72,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// file is not whole.
 pub fn recall(caps: &Caps, modules: u64, name: &str) -> Option<Vec<u8>> {
     let file = std::fs::read(cache_file(caps, name, "json")?).ok()?;
-    verified(caps, modules, &file).map(<[u8]>::to_vec)
+    verified_part(caps, modules, &file).map(<[u8]>::to_vec)
 }
 
 /// Keeps it; failing to only costs time later.
@@ -91,21 +91,21 @@ mod tests {
 
     #[test]
     fn only_a_whole_cache_file_of_the_same_driver_and_modules_reaches_the_driver() {
-        let caps = Caps::made_up("Acme One", DeviceKind::Discrete);
+        let caps = Caps::synthetic("Acme One", DeviceKind::Discrete);
         let data = b"what the driver gave";
         let mut file = header(&caps, 7, data);
         file.extend(data);
-        assert_eq!(verified(&caps, 7, &file), Some(&data[..]));
+        assert_eq!(verified_part(&caps, 7, &file), Some(&data[..]));
         for at in 0..file.len() {
-            assert_eq!(verified(&caps, 7, &file[..at]), None, "cut at {at}");
+            assert_eq!(verified_part(&caps, 7, &file[..at]), None, "cut at {at}");
             for bit in 0..8 {
                 let mut flipped = file.clone();
                 flipped[at] ^= 1 << bit;
-                assert_eq!(verified(&caps, 7, &flipped), None, "bit {bit} of byte {at} changed");
+                assert_eq!(verified_part(&caps, 7, &flipped), None, "bit {bit} of byte {at} changed");
             }
         }
-        assert_eq!(verified(&caps, 7, &[&file[..], b"!"].concat()), None, "more than was written");
-        assert_eq!(verified(&caps, 8, &file), None, "other modules");
+        assert_eq!(verified_part(&caps, 7, &[&file[..], b"!"].concat()), None, "more than was written");
+        assert_eq!(verified_part(&caps, 8, &file), None, "other modules");
         let others = [
             Caps { driver: "Acme 2.0".into(), ..caps.clone() },
             Caps { driver_version: 2, ..caps.clone() },
@@ -113,13 +113,13 @@ mod tests {
             Caps { device_id: 1, ..caps.clone() },
             Caps { driver_uuid: "1".into(), ..caps },
         ];
-        others.iter().for_each(|other| assert_eq!(verified(other, 7, &file), None));
+        others.iter().for_each(|other| assert_eq!(verified_part(other, 7, &file), None));
     }
 
     /// Numbers of a plain generator stand in for a damaged disk.
     #[test]
     fn no_bytes_that_were_not_written_for_a_driver_reach_it() {
-        let caps = Caps::made_up("Acme One", DeviceKind::Discrete);
+        let caps = Caps::synthetic("Acme One", DeviceKind::Discrete);
         let mut state = 0x2545_f491_4f6c_dd1du64;
         let mut next = || {
             state ^= state << 13;
@@ -139,7 +139,7 @@ mod tests {
                 1 => file.truncate(next() as usize % good.len()),
                 _ => file = (0..next() % 600).map(|_| next() as u8).collect(),
             }
-            let found = verified(&caps, 7, &file);
+            let found = verified_part(&caps, 7, &file);
             assert!(found.is_none() || file == good, "{file:?}");
         }
     }

@@ -119,8 +119,8 @@ pub struct Caps {
     pub max_groups: [u32; 3],
     /// Multiprocessors, or compute units, where the driver says.
     pub cores: Option<u32>,
-    /// Of the largest workgroups, those that were seen to run at once, where nobody tells `cores` and it was tried: as many, or some
-    /// times as many.
+    /// Largest workgroups that were seen to run at once, where the driver does not tell `cores` and it was measured: as many as there
+    /// are cores, or some times as many.
     #[serde(default)]
     pub measured_cores: Option<u32>,
     /// Subgroups that a multiprocessor holds at a time, or a SIMD unit of a compute unit, where the driver says.
@@ -185,17 +185,18 @@ impl Caps {
     }
 
     /// Why a kernel is not used, if it is not.
-    pub fn disabled(&self, kernel: &str) -> Option<&str> {
+    pub fn disabled_reason(&self, kernel: &str) -> Option<&str> {
         self.disabled.iter().find(|d| d.kernel == kernel).map(|d| d.why.as_str())
     }
 
     /// Rows, columns and inputs of products of cooperative matrices that come from shared memory: of halves, with sums in floats.
     pub fn staged_matrix(&self) -> Option<(u32, u32, u32)> {
-        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::staged);
+        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::staged_shape);
         shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
     }
 
-    /// Likewise of signed bytes, with sums in 32 bits. Of those with as many rows and columns the shorter is taken: scales are for as
+    /// Rows, columns and inputs of cooperative matrices of signed bytes, with sums in 32 bits. Of those with as many rows and columns the
+    /// shorter is taken: scales are for as
     /// few as 16 inputs.
     pub fn byte_matrix(&self) -> Option<(u32, u32, u32)> {
         let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::bytes);
@@ -215,7 +216,7 @@ impl Caps {
         self.own_subgroup(module).unwrap_or(self.subgroup_size)
     }
 
-    /// Likewise, in a workgroup of `threads`.
+    /// Threads of its subgroups in a workgroup of `threads`.
     pub fn lanes(&self, module: &str, threads: u32) -> u32 {
         if self.emulated_subgroups {
             threads
@@ -263,11 +264,11 @@ impl Caps {
 impl Caps {
     /// A made-up device with so many bytes of its own memory free.
     pub fn with_memory(memory_budget_bytes: u64) -> Caps {
-        Caps { memory_budget_bytes, ..Caps::made_up("made up", DeviceKind::Discrete) }
+        Caps { memory_budget_bytes, ..Caps::synthetic("made up", DeviceKind::Discrete) }
     }
 
     /// A made-up device: subgroups of 32, 48 KiB of shared memory, the least limits, and every feature but matrices.
-    pub fn made_up(name: &str, kind: DeviceKind) -> Caps {
+    pub fn synthetic(name: &str, kind: DeviceKind) -> Caps {
         Caps {
             name: name.into(),
             driver: String::new(),
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_device_without_a_needed_feature_is_refused_by_the_feature_s_name() {
-        let whole = Caps::made_up("Acme One", DeviceKind::Discrete);
+        let whole = Caps::synthetic("Acme One", DeviceKind::Discrete);
         assert!(whole.require().is_ok());
         type Lack = fn(&mut Caps);
         let lacks: [(Lack, &str); 4] = [
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_device_can_be_written_down_and_read_back() {
-        let mut caps = Caps::made_up("Acme One", DeviceKind::Integrated);
+        let mut caps = Caps::synthetic("Acme One", DeviceKind::Integrated);
         caps.heaps.push(Heap { len_bytes: 8 << 30, budget_bytes: 7 << 30, device_local: true });
         caps.fast_dots.mixed = false;
         let text = serde_json::to_string(&caps).unwrap();

@@ -3,7 +3,7 @@
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
-use super::fault::Handed;
+use super::fault::Submission;
 use super::memory::Buffer;
 use super::pipeline::Pipeline;
 use ash::vk;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Pool, commands and start and end stamps of a recording.
-struct Raw {
+struct RawRecording {
     device: Arc<Inner>,
     pool: vk::CommandPool,
     commands: vk::CommandBuffer,
@@ -24,7 +24,7 @@ struct Raw {
     dispatches: u64,
     barriers: u64,
     push_bytes: u64,
-    /// Of the buffers that it keeps.
+    /// Bytes of the buffers that it keeps.
     bytes: u64,
     extra_stamps: u32,
     begun: Instant,
@@ -34,18 +34,18 @@ struct Raw {
     refused: Option<Error>,
 }
 
-impl Raw {
+impl RawRecording {
     /// What is told of it should the device stop.
-    fn handed(&self, value: u64) -> Handed {
+    fn describe_submission(&self, value: u64) -> Submission {
         let (first, last) = (self.pipelines.first(), self.pipelines.last());
-        let kernels = first.zip(last).map(|(first, last)| (first.shared_name(), last.shared_name()));
-        Handed { value, dispatches: self.dispatches, kernels, bytes: self.bytes, at: Instant::now() }
+        let kernels = first.zip(last).map(|(first, last)| (first.to_shared_name(), last.to_shared_name()));
+        Submission { value, dispatches: self.dispatches, kernels, bytes: self.bytes, at: Instant::now() }
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawRecording {
     fn drop(&mut self) {
-        if !self.device.done_with(self.last.load(Ordering::Relaxed)) {
+        if !self.device.wait_until(self.last.load(Ordering::Relaxed)) {
             return;
         }
         // SAFETY: the last submission is done.
@@ -57,10 +57,10 @@ impl Drop for Raw {
 }
 
 /// A recording being made.
-pub struct Recorder(Raw);
+pub struct Recorder(RawRecording);
 
 /// A finished recording, submitted with [`Device::submit`].
-pub struct Recording(Raw);
+pub struct Recording(RawRecording);
 
 /// Fails if a dispatch of a kernel is over a limit: `push` bytes of push constants given and taken, `grid` workgroups.
 ///
@@ -94,7 +94,7 @@ impl Device {
         self.recorder_with_stamps(0)
     }
 
-    /// Likewise, with room for `extra` time stamps.
+    /// Starts a recording with room for `extra` time stamps.
     ///
     /// # Errors
     /// Memory that ran out.
@@ -104,7 +104,7 @@ impl Device {
         Ok(recorder)
     }
 
-    /// Likewise, with no time stamps at all: taking them costs a step some microseconds.
+    /// Starts a recording with no time stamps at all: taking them costs a step some microseconds.
     ///
     /// # Errors
     /// Memory that ran out.
@@ -123,11 +123,13 @@ impl Device {
         let raw = unsafe {
             let info = vk::CommandPoolCreateInfo::default().queue_family_index(inner.queue.family);
             let pool =
-                inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
+                inner.raw.create_command_pool(&info, None).map_err(|e| inner.call_error("vkCreateCommandPool", e))?;
             let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
-            let commands =
-                inner.raw.allocate_command_buffers(&info).map_err(|e| inner.failed("vkAllocateCommandBuffers", e))?[0];
-            let mut raw = Raw {
+            let commands = inner
+                .raw
+                .allocate_command_buffers(&info)
+                .map_err(|e| inner.call_error("vkAllocateCommandBuffers", e))?[0];
+            let mut raw = RawRecording {
                 device: inner.clone(),
                 pool,
                 commands,
@@ -146,7 +148,7 @@ impl Device {
             if stamps > 0 {
                 let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(stamps);
                 let made = inner.raw.create_query_pool(&info, None);
-                raw.stamps = made.map_err(|e| inner.failed("vkCreateQueryPool", e))?;
+                raw.stamps = made.map_err(|e| inner.call_error("vkCreateQueryPool", e))?;
             }
             raw
         };
@@ -170,7 +172,7 @@ impl Device {
     pub fn submit(&self, recording: &Recording) -> Result<u64> {
         let value = self.0.submit(&[recording.0.commands])?;
         recording.0.last.store(value, Ordering::Relaxed);
-        self.0.log.note(recording.0.handed(value));
+        self.0.log.note(recording.0.describe_submission(value));
         add(&self.0.totals.dispatches, recording.0.dispatches);
         add(&self.0.totals.barriers, recording.0.barriers);
         add(&self.0.totals.push_bytes, recording.0.push_bytes);
@@ -208,7 +210,7 @@ impl Recorder {
         let (raw, info) = (&self.0, vk::CommandBufferBeginInfo::default());
         // SAFETY: the commands are new or their pool was reset, so they are not being recorded.
         unsafe { raw.device.raw.begin_command_buffer(raw.commands, &info) }
-            .map_err(|e| raw.device.failed("vkBeginCommandBuffer", e))
+            .map_err(|e| raw.device.call_error("vkBeginCommandBuffer", e))
     }
 
     /// Runs a pipeline over `grid` workgroups. If those are more than the device takes, or the push constants more than the
@@ -325,7 +327,10 @@ impl Recorder {
             if raw.stamps != vk::QueryPool::null() {
                 raw.device.raw.cmd_write_timestamp(raw.commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, raw.stamps, 1);
             }
-            raw.device.raw.end_command_buffer(raw.commands).map_err(|e| raw.device.failed("vkEndCommandBuffer", e))?;
+            raw.device
+                .raw
+                .end_command_buffer(raw.commands)
+                .map_err(|e| raw.device.call_error("vkEndCommandBuffer", e))?;
         }
         add(&raw.device.totals.recordings, 1);
         add(&raw.device.totals.record_ns, raw.begun.elapsed().as_nanos() as u64);
@@ -339,7 +344,7 @@ impl Recording {
         let mut raw = self.0;
         // SAFETY: the caller has waited for the commands' last submission.
         unsafe { raw.device.raw.reset_command_pool(raw.pool, vk::CommandPoolResetFlags::empty()) }
-            .map_err(|e| raw.device.failed("vkResetCommandPool", e))?;
+            .map_err(|e| raw.device.call_error("vkResetCommandPool", e))?;
         raw.last.store(0, Ordering::Relaxed);
         raw.pipelines.clear();
         raw.buffers.clear();
@@ -367,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_dispatch_over_a_limit_is_told_by_its_kernel() {
-        let caps = Caps { max_groups: [70_000, 65_535, 65_535], ..Caps::made_up("Acme One", DeviceKind::Discrete) };
+        let caps = Caps { max_groups: [70_000, 65_535, 65_535], ..Caps::synthetic("Acme One", DeviceKind::Discrete) };
         assert!(takes(&caps, "argmax", (8, 8), [70_000, 65_535, 1]).is_ok());
         for grid in [[70_001, 1, 1], [1, 65_536, 1], [1, 1, 65_536]] {
             let error = takes(&caps, "argmax", (8, 8), grid).unwrap_err().to_string();

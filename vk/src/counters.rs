@@ -33,7 +33,7 @@ pub struct Counters {
     pub record_us: f64,
 }
 
-/// The same, as several threads count them.
+/// Counters that several threads count in.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub submits: AtomicU64,

@@ -5,13 +5,13 @@ use super::caps::read::{queue_family, read};
 use super::caps::Caps;
 use super::counters::{add, Counters, Totals};
 use super::debug::{on_message, Messages};
-use super::fault::{Injected, Log};
-use super::instance::{entry, failed, instance};
-use super::kept::Kept;
+use super::fault::{InjectedFault, Log};
+use super::instance::{call_error, entry, instance};
 use super::lock::lock;
 use super::matrix2;
 use super::queue::Queue;
 use super::select::{choose, distinct, Select};
+use super::shared_pipelines::SharedPipelines;
 use super::software::longest_wait;
 use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
@@ -53,10 +53,10 @@ pub(super) struct Inner {
     pub modules: u64,
     pub executables: Option<khr::pipeline_executable_properties::Device>,
     pub cache_len: AtomicU64,
-    pub kept: Option<Kept>,
+    pub kept: Option<SharedPipelines>,
     pub totals: Totals,
     pub log: Log,
-    pub injected: Injected,
+    pub injected: InjectedFault,
     messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     messages: Box<Messages>,
     pub instance: ash::Instance,
@@ -64,8 +64,8 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub fn failed(&self, call: &'static str, result: vk::Result) -> Error {
-        failed(call, &self.caps.name, result)
+    pub fn call_error(&self, call: &'static str, result: vk::Result) -> Error {
+        call_error(call, &self.caps.name, result)
     }
 
     /// Fails once the device was waited for in vain.
@@ -86,7 +86,7 @@ impl Inner {
     pub fn submit(&self, commands: &[vk::CommandBuffer]) -> Result<u64> {
         self.usable()?;
         let submitted = self.queue.submit(&self.raw, commands);
-        let value = submitted.map_err(|e| match self.failed("vkQueueSubmit", e) {
+        let value = submitted.map_err(|e| match self.call_error("vkQueueSubmit", e) {
             Error::Lost(what) => Error::Lost(format!("{what}; {}", self.log.report_newest(&self.caps.driver))),
             other => other,
         })?;
@@ -99,11 +99,11 @@ impl Inner {
         self.usable()?;
         add(&self.totals.host_waits, 1);
         let begun = Instant::now();
-        let waited = self.queue.wait(&self.raw, value, most).and_then(|()| self.injected.lost(value));
+        let waited = self.queue.wait(&self.raw, value, most).and_then(|()| self.injected.loss_result(value));
         let report = || self.log.report(value, &self.caps.driver);
         let name = &self.caps.name;
         match waited {
-            Ok(()) => self.log.waited(begun.elapsed()),
+            Ok(()) => self.log.note_wait(begun.elapsed()),
             Err(vk::Result::TIMEOUT) => {
                 return Err(Error::Lost(format!(
                     "{name}: expected work to end within {:.1} s, found it unfinished; nothing more is asked of this device; {}",
@@ -114,7 +114,7 @@ impl Inner {
             Err(vk::Result::ERROR_DEVICE_LOST) => {
                 return Err(Error::Lost(format!("vkWaitSemaphores on {name}: ERROR_DEVICE_LOST; {}", report())));
             }
-            Err(other) => return Err(self.failed("vkWaitSemaphores", other)),
+            Err(other) => return Err(self.call_error("vkWaitSemaphores", other)),
         }
         Ok(())
     }
@@ -125,14 +125,14 @@ impl Inner {
     }
 
     /// Whether a value is reached.
-    pub fn reached(&self, value: u64) -> Result<bool> {
-        let reached = self.queue.reached(&self.raw, value);
-        reached.map_err(|e| self.failed("vkGetSemaphoreCounterValue", e))
+    pub fn is_reached(&self, value: u64) -> Result<bool> {
+        let reached = self.queue.is_reached(&self.raw, value);
+        reached.map_err(|e| self.call_error("vkGetSemaphoreCounterValue", e))
     }
 
     /// Waits until a value is reached, or nothing can reach it any more, and says whether what the submission used may be freed.
-    pub fn done_with(&self, value: u64) -> bool {
-        if !self.reached(value).unwrap_or(true) {
+    pub fn wait_until(&self, value: u64) -> bool {
+        if !self.is_reached(value).unwrap_or(true) {
             // A lost device is done, too; one that is silent is not.
             let _ = self.wait(value, self.longest());
         }
@@ -173,10 +173,10 @@ impl Drop for Inner {
 
 /// An open device, and what choices for it go by.
 #[derive(Clone)]
-pub struct Device(pub(super) Arc<Inner>, Arc<Chosen>);
+pub struct Device(pub(super) Arc<Inner>, Arc<DeviceChoices>);
 
 /// What choices go by.
-struct Chosen {
+struct DeviceChoices {
     caps: Caps,
     force_staging: bool,
 }
@@ -213,7 +213,7 @@ impl Device {
         let (physical, caps) = (found[index].0, list[index].clone());
         tracing::info!("device {index}: {} ({reason})", caps.name);
         caps.require()?;
-        let fail = |call, e| failed(call, &caps.name, e);
+        let fail = |call, e| call_error(call, &caps.name, e);
         let family = queue_family(&instance, physical);
         let raw =
             create(&instance, physical, (family, options.executables), &caps).map_err(|e| fail("vkCreateDevice", e))?;
@@ -242,27 +242,27 @@ impl Device {
             cache,
             modules: options.modules,
             cache_len: AtomicU64::new(cache_len),
-            kept: options.keeps_pipelines.then(Kept::default),
+            kept: options.keeps_pipelines.then(SharedPipelines::default),
             totals: Totals::default(),
             log: Log::default(),
-            injected: Injected::default(),
+            injected: InjectedFault::default(),
             messenger,
             messages,
             instance,
             _entry: entry,
         };
-        Ok(Device(Arc::new(inner), Arc::new(Chosen { caps, force_staging: options.force_staging })))
+        Ok(Device(Arc::new(inner), Arc::new(DeviceChoices { caps, force_staging: options.force_staging })))
     }
 
-    /// The same device, for which choices are made by other capabilities: no more than it has, or another of the sizes that it
+    /// This device, for which choices are made by other capabilities: no more than it has, or another of the sizes that it
     /// offers for subgroups.
-    pub fn chosen_by(&self, caps: Caps) -> Device {
-        Device(self.0.clone(), Arc::new(Chosen { caps, force_staging: self.forces_staging() }))
+    pub fn with_caps(&self, caps: Caps) -> Device {
+        Device(self.0.clone(), Arc::new(DeviceChoices { caps, force_staging: self.forces_staging() }))
     }
 
-    /// The same device, whose weights are, or are not, kept out of mapped memory as by [`Options::force_staging`].
+    /// This device, whose weights are, or are not, kept out of mapped memory as by [`Options::force_staging`].
     pub fn staging(&self, force_staging: bool) -> Device {
-        Device(self.0.clone(), Arc::new(Chosen { caps: self.caps().clone(), force_staging }))
+        Device(self.0.clone(), Arc::new(DeviceChoices { caps: self.caps().clone(), force_staging }))
     }
 
     pub(super) fn forces_staging(&self) -> bool {
@@ -310,7 +310,7 @@ impl Device {
     }
 
     /// Bytes of the last buffer for which there was no memory.
-    pub fn refused_bytes(&self) -> u64 {
+    pub fn last_refused_bytes(&self) -> u64 {
         self.0.log.refused.load(std::sync::atomic::Ordering::Relaxed)
     }
 
@@ -323,7 +323,7 @@ impl Device {
         self.wait_for(value, self.0.longest())
     }
 
-    /// Likewise, for a time of the caller's.
+    /// Waits until `value` is reached, and for nothing else, for a time of the caller's.
     ///
     /// # Errors
     /// A lost device, or `most` without it: then the device may be at it for ever, so all that it was handed stays where it is
@@ -336,8 +336,8 @@ impl Device {
     ///
     /// # Errors
     /// A lost device.
-    pub fn reached(&self, value: u64) -> Result<bool> {
-        self.0.reached(value)
+    pub fn is_reached(&self, value: u64) -> Result<bool> {
+        self.0.is_reached(value)
     }
 }
 

@@ -9,7 +9,7 @@ use std::ffi::c_char;
 /// One of the programs that a pipeline became; a compute pipeline usually has one.
 #[derive(Clone, Debug, Default)]
 pub struct Executable {
-    /// As the driver calls it.
+    /// The driver's name of it.
     pub name: String,
     /// Threads of its subgroups.
     pub subgroup_size: u32,
@@ -77,7 +77,7 @@ impl Pipeline {
             let feature = "pipelineExecutableInfo, asked for when it was opened".into();
             return Err(Error::MissingFeature { device: device.caps.name.clone(), feature });
         };
-        let fail = |call| move |e| device.failed(call, e);
+        let fail = |call| move |e| device.call_error(call, e);
         let (pipeline, _) = self.raw();
         let of = vk::PipelineInfoKHR::default().pipeline(pipeline);
         // SAFETY: the handle keeps the pipeline alive.

@@ -19,7 +19,7 @@ const LEAST: Duration = Duration::from_secs(30);
 
 /// A submission.
 #[derive(Clone, Debug)]
-pub(super) struct Handed {
+pub(super) struct Submission {
     /// Its value of the timeline.
     pub value: u64,
     /// Its dispatches.
@@ -35,7 +35,7 @@ pub(super) struct Handed {
 /// What a device was handed last, and how long waits took.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    handed: Mutex<VecDeque<Handed>>,
+    handed: Mutex<VecDeque<Submission>>,
     waits: Mutex<(u32, Duration)>,
     /// Bytes of the last buffer for which there was no memory.
     pub refused: AtomicU64,
@@ -43,27 +43,27 @@ pub(super) struct Log {
 
 /// What tests have a device do wrong.
 #[derive(Debug)]
-pub(super) struct Injected {
+pub(super) struct InjectedFault {
     /// The first submission that is not found to be done.
     lost_from: AtomicU64,
     /// Allocations that go well, and those after them that do not.
     refusals: Mutex<(u64, u64)>,
 }
 
-impl Default for Injected {
+impl Default for InjectedFault {
     fn default() -> Self {
-        Injected { lost_from: AtomicU64::new(u64::MAX), refusals: Mutex::new((0, 0)) }
+        InjectedFault { lost_from: AtomicU64::new(u64::MAX), refusals: Mutex::new((0, 0)) }
     }
 }
 
-impl Injected {
+impl InjectedFault {
     /// From that submission on the device is lost.
     pub fn lose_from(&self, value: u64) {
         self.lost_from.store(value, Ordering::Relaxed);
     }
 
     /// What the driver says of a submission that it is done with.
-    pub fn lost(&self, value: u64) -> Result<(), vk::Result> {
+    pub fn loss_result(&self, value: u64) -> Result<(), vk::Result> {
         if value < self.lost_from.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl Injected {
 
 impl Log {
     /// Remembers a submission.
-    pub fn note(&self, handed: Handed) {
+    pub fn note(&self, handed: Submission) {
         let mut all = lock(&self.handed);
         if all.len() == REMEMBERED {
             all.pop_front();
@@ -102,7 +102,7 @@ impl Log {
     }
 
     /// Remembers how long a wait took that ended well.
-    pub fn waited(&self, took: Duration) {
+    pub fn note_wait(&self, took: Duration) {
         let mut waits = lock(&self.waits);
         *waits = (waits.0.saturating_add(1), waits.1.max(took));
     }
@@ -115,7 +115,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::report`], of what was handed over last.
+    /// The report of [`Log::report`], of what was handed over last.
     pub fn report_newest(&self, driver: &str) -> String {
         let newest = lock(&self.handed).back().map_or(0, |handed| handed.value);
         self.report(newest, driver)
@@ -141,15 +141,15 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn handed(value: u64) -> Handed {
+    fn test_submission(value: u64) -> Submission {
         let kernels = Some(("embed.q4_k".into(), "argmax".into()));
-        Handed { value, dispatches: 130, kernels, bytes: 5 << 30, at: Instant::now() }
+        Submission { value, dispatches: 130, kernels, bytes: 5 << 30, at: Instant::now() }
     }
 
     #[test]
     fn a_report_names_the_submission_its_kernels_and_its_size() {
         let log = Log::default();
-        (1..=20).for_each(|value| log.note(handed(value)));
+        (1..=20).for_each(|value| log.note(test_submission(value)));
         let report = log.report(18, "Acme 1.0");
         for part in ["Acme 1.0", "submission 18 of 130 dispatches", "embed.q4_k to argmax", "5120 MiB", "2 after it"] {
             assert!(report.contains(part), "{part}: {report}");
@@ -162,21 +162,21 @@ mod tests {
     fn limits_follow_from_what_was_measured_and_stay_within_bounds() {
         let (log, most) = (Log::default(), Duration::from_secs(120));
         assert_eq!(log.limit(most), most, "nothing measured");
-        (0..MEASURED).for_each(|_| log.waited(Duration::from_millis(1)));
+        (0..MEASURED).for_each(|_| log.note_wait(Duration::from_millis(1)));
         assert_eq!(log.limit(most), LEAST);
-        log.waited(Duration::from_millis(10));
+        log.note_wait(Duration::from_millis(10));
         assert_eq!(log.limit(most), Duration::from_secs(50));
-        log.waited(Duration::from_secs(1));
+        log.note_wait(Duration::from_secs(1));
         assert_eq!(log.limit(most), most);
         assert_eq!(log.limit(Duration::from_secs(5)), Duration::from_secs(5), "no longer than is asked for");
     }
 
     #[test]
     fn what_is_injected_comes_when_it_is_said_to() {
-        let injected = Injected::default();
-        assert!(injected.lost(u64::MAX - 1).is_ok() && !injected.refuses());
+        let injected = InjectedFault::default();
+        assert!(injected.loss_result(u64::MAX - 1).is_ok() && !injected.refuses());
         injected.lose_from(7);
-        assert_eq!((injected.lost(6), injected.lost(7)), (Ok(()), Err(vk::Result::ERROR_DEVICE_LOST)));
+        assert_eq!((injected.loss_result(6), injected.loss_result(7)), (Ok(()), Err(vk::Result::ERROR_DEVICE_LOST)));
         injected.refuse(2, 3);
         let found: Vec<bool> = (0..7).map(|_| injected.refuses()).collect();
         assert_eq!(found, [false, false, true, true, true, false, false]);

@@ -10,7 +10,7 @@ const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFl
 
 /// Bytes of a mapping that are imported: the file's, and what is left of the last of the pieces that the device takes. None if
 /// a mapping, which is of whole pages, may not have so many.
-fn imported_bytes(file_bytes: u64, page: u64, alignment: u64) -> Option<u64> {
+fn import_size(file_bytes: u64, page: u64, alignment: u64) -> Option<u64> {
     (alignment > 0 && page.is_multiple_of(alignment)).then(|| file_bytes.next_multiple_of(alignment))
 }
 
@@ -31,7 +31,7 @@ impl Device {
         let (inner, page) = (&self.0, page_bytes());
         let possible = inner.caps.unified && !self.forces_staging() && !map.is_empty() && inner.usable().is_ok();
         let alignment = inner.caps.host_import_alignment.filter(|_| possible);
-        let Some(len) = alignment.and_then(|alignment| imported_bytes(map.len() as u64, page, alignment)) else {
+        let Some(len) = alignment.and_then(|alignment| import_size(map.len() as u64, page, alignment)) else {
             return Vec::new();
         };
         let parts = parts(len, self.caps().largest_buffer(), page);
@@ -90,12 +90,12 @@ mod tests {
 
     #[test]
     fn whole_pages_are_imported_whatever_their_size() {
-        assert_eq!(imported_bytes(5000, 4096, 4096), Some(8192));
-        assert_eq!(imported_bytes(5000, 16384, 16384), Some(16384));
-        assert_eq!(imported_bytes(16384, 16384, 4096), Some(16384));
-        assert_eq!(imported_bytes(5000, 16384, 4096), Some(8192));
-        assert_eq!(imported_bytes(5000, 4096, 16384), None, "the mapping may end before");
-        assert_eq!(imported_bytes(5000, 4096, 0), None);
+        assert_eq!(import_size(5000, 4096, 4096), Some(8192));
+        assert_eq!(import_size(5000, 16384, 16384), Some(16384));
+        assert_eq!(import_size(16384, 16384, 4096), Some(16384));
+        assert_eq!(import_size(5000, 16384, 4096), Some(8192));
+        assert_eq!(import_size(5000, 4096, 16384), None, "the mapping may end before");
+        assert_eq!(import_size(5000, 4096, 0), None);
     }
 
     #[test]

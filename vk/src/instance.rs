@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// A call that the driver refused, as an error.
-pub(super) fn failed(call: &'static str, device: &str, result: vk::Result) -> Error {
+pub(super) fn call_error(call: &'static str, device: &str, result: vk::Result) -> Error {
     match result {
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
             Error::OutOfMemory(format!("{call} on {device}"))
@@ -68,7 +68,7 @@ fn new_instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
         vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
             Error::Device("expected a Vulkan driver, found none; --device cpu needs none".into())
         }
-        other => failed("vkCreateInstance", "the Vulkan loader", other),
+        other => call_error("vkCreateInstance", "the Vulkan loader", other),
     })
 }
 
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn what_the_driver_refuses_is_told_by_call_device_and_result() {
-        let lost = failed("vkQueueSubmit", "Acme One", vk::Result::ERROR_DEVICE_LOST).to_string();
+        let lost = call_error("vkQueueSubmit", "Acme One", vk::Result::ERROR_DEVICE_LOST).to_string();
         assert!(["vkQueueSubmit", "Acme One", "ERROR_DEVICE_LOST"].iter().all(|w| lost.contains(w)), "{lost}");
-        let full = failed("vkAllocateMemory", "Acme One", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        let full = call_error("vkAllocateMemory", "Acme One", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
         assert!(matches!(full, Error::OutOfMemory(_)));
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{c_void, CStr};
 /// The extension's name.
 pub(super) const NAME: &CStr = c"VK_NV_cooperative_matrix2";
 
-/// Likewise.
+/// The extension's name.
 pub(super) fn name() -> &'static str {
     NAME.to_str().unwrap_or_default()
 }

@@ -78,7 +78,7 @@ struct Mapped(*mut u8);
 // only one of the host who uses it.
 unsafe impl Send for Mapped {}
 
-struct Raw {
+struct RawBuffer {
     device: Arc<Inner>,
     buffer: vk::Buffer,
     backing: Option<Backing>,
@@ -88,7 +88,7 @@ struct Raw {
     counted: u64,
 }
 
-impl Drop for Raw {
+impl Drop for RawBuffer {
     fn drop(&mut self) {
         self.device.totals.in_use.fetch_sub(self.counted, std::sync::atomic::Ordering::Relaxed);
         if !self.device.queue.may_free() {
@@ -115,7 +115,7 @@ impl Drop for Raw {
 /// A buffer on the device, or a range of one; a handle, freed with the last.
 #[derive(Clone)]
 pub struct Buffer {
-    raw: Arc<Raw>,
+    raw: Arc<RawBuffer>,
     start: u64,
     len_bytes: u64,
 }
@@ -162,7 +162,7 @@ impl Buffer {
         // SAFETY: the caller has bound the buffer's memory.
         let address = unsafe { device.raw.get_buffer_device_address(&info) };
         let mapped = mapped.map(|at| Mutex::new(Mapped(at)));
-        let raw = Raw { device: device.clone(), buffer, backing: Some(backing), address, mapped, counted };
+        let raw = RawBuffer { device: device.clone(), buffer, backing: Some(backing), address, mapped, counted };
         Buffer { raw: Arc::new(raw), start: 0, len_bytes }
     }
 
@@ -189,7 +189,7 @@ impl Buffer {
         add(&self.raw.device.totals.to_device, bytes.len() as u64);
     }
 
-    /// As [`Buffer::write`], beside other threads that write to other parts of the buffer.
+    /// Writes bytes as [`Buffer::write`] does, beside other threads that write to other parts of the buffer.
     ///
     /// # Safety
     /// Until it returns nobody else of the host reads or writes these bytes.
@@ -260,7 +260,8 @@ impl Device {
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = vk::BufferCreateInfo::default().size(len_bytes.max(LEAST_BYTES)).usage(usage);
         // SAFETY: plain creation on a live device.
-        let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.failed("vkCreateBuffer", e))?;
+        let buffer =
+            unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.call_error("vkCreateBuffer", e))?;
         // SAFETY: the buffer was just made.
         let mut requirements = unsafe { inner.raw.get_buffer_memory_requirements(buffer) };
         let kind = memory_of(caps, class);
@@ -312,7 +313,7 @@ impl Device {
             // SAFETY: nothing uses the buffer yet.
             unsafe { inner.raw.destroy_buffer(buffer, None) };
             let _ = lock(&inner.allocator).free(allocation); // what matters is the first error
-            return Err(inner.failed("vkBindBufferMemory", e));
+            return Err(inner.call_error("vkBindBufferMemory", e));
         }
         let mapped = allocation.mapped_ptr().map(|p| p.as_ptr().cast::<u8>());
         let mapped = mapped.filter(|_| !(class == Class::Weights && self.forces_staging()));

@@ -5,7 +5,7 @@ use super::cache;
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
-use super::kept::Made;
+use super::shared_pipelines::SharedPipeline;
 use super::spirv::{without_halves, without_subgroups, Module};
 use ash::vk;
 use pumex_gguf::{Error, Result};
@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-struct Raw {
+struct RawPipeline {
     device: Arc<Inner>,
     name: Arc<str>,
     push_bytes: u32,
-    made: Made,
+    made: SharedPipeline,
 }
 
-impl Drop for Raw {
+impl Drop for RawPipeline {
     fn drop(&mut self) {
         if !self.device.queue.may_free() || self.device.kept.is_some() {
             return;
@@ -33,7 +33,7 @@ impl Drop for Raw {
 
 /// A compute pipeline; a handle.
 #[derive(Clone)]
-pub struct Pipeline(Arc<Raw>);
+pub struct Pipeline(Arc<RawPipeline>);
 
 impl Pipeline {
     pub(super) fn raw(&self) -> (vk::Pipeline, vk::PipelineLayout) {
@@ -49,8 +49,8 @@ impl Pipeline {
         &self.0.name
     }
 
-    /// The same, to be kept.
-    pub(super) fn shared_name(&self) -> Arc<str> {
+    /// What its maker called it, to be kept.
+    pub(super) fn to_shared_name(&self) -> Arc<str> {
         self.0.name.clone()
     }
 
@@ -130,7 +130,8 @@ impl Device {
         }
         let asked = subgroups(self.caps(), name, &module, local)?;
         let name: Arc<str> = name.into();
-        let held = |made| Pipeline(Arc::new(Raw { device: inner.clone(), name: name.clone(), push_bytes, made }));
+        let held =
+            |made| Pipeline(Arc::new(RawPipeline { device: inner.clone(), name: name.clone(), push_bytes, made }));
         let parts = ((name.clone(), number(&words)), spec.to_vec(), push_bytes, (asked.size, asked.full));
         add(&inner.totals.pipelines, 1);
         if let Some(made) = inner.kept.as_ref().and_then(|kept| kept.find(&parts)) {
@@ -143,7 +144,7 @@ impl Device {
         let info = vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&values));
         let ranges =
             [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: push_bytes }];
-        let fail = |call, e| inner.failed(call, e);
+        let fail = |call, e| inner.call_error(call, e);
         let begun = Instant::now();
         // SAFETY: the module is one of those committed with the program; all structs outlive their calls.
         let made = unsafe {
@@ -170,7 +171,7 @@ impl Device {
                 let flags = inner.executables.as_ref().map_or(vk::PipelineCreateFlags::empty(), |_| kept);
                 let info = [vk::ComputePipelineCreateInfo::default().flags(flags).stage(stage).layout(layout)];
                 match inner.raw.create_compute_pipelines(inner.cache, &info, None) {
-                    Ok(made) => Ok(Made { layout, pipeline: made[0] }),
+                    Ok(made) => Ok(SharedPipeline { layout, pipeline: made[0] }),
                     Err((_, e)) => {
                         inner.raw.destroy_pipeline_layout(layout, None);
                         Err(fail("vkCreateComputePipelines", e))
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_uses_subgroups_gets_whole_ones_of_the_size_that_kernels_are_chosen_for() {
-        let caps = Caps { subgroup_min: 8, ..Caps::made_up("Acme One", DeviceKind::Integrated) };
+        let caps = Caps { subgroup_min: 8, ..Caps::synthetic("Acme One", DeviceKind::Integrated) };
         let ask = |caps: &Caps, uses: bool, threads: u32| subgroups(caps, "embed", &module(uses), [threads, 1, 1]);
         assert_eq!(ask(&caps, true, 64).unwrap(), Subgroups { size: Some(32), full: true });
         assert_eq!(ask(&caps, false, 33).unwrap(), Subgroups { size: None, full: false });

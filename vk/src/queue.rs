@@ -71,7 +71,7 @@ impl Queue {
     }
 
     /// Whether a value is reached.
-    pub fn reached(&self, raw: &ash::Device, value: u64) -> Result<bool, vk::Result> {
+    pub fn is_reached(&self, raw: &ash::Device, value: u64) -> Result<bool, vk::Result> {
         // SAFETY: the semaphore lives as long as the device.
         unsafe { raw.get_semaphore_counter_value(self.timeline) }.map(|now| now >= value)
     }

@@ -75,7 +75,7 @@ fn best(devices: &[Caps], software: bool) -> Option<usize> {
 
 /// Index of the device that is taken if none is asked for; without a GPU there is none: a software device compiles every
 /// pipeline for seconds before its first token, and then is slower than a plain interpreter.
-pub fn preferred(devices: &[Caps]) -> Option<usize> {
+pub fn choose_device(devices: &[Caps]) -> Option<usize> {
     best(devices, false)
 }
 
@@ -141,10 +141,10 @@ mod tests {
             (&[Cpu], 0),
         ];
         for (kinds, expected) in cases {
-            let devices: Vec<Caps> = kinds.iter().map(|k| Caps::made_up("gpu", *k)).collect();
+            let devices: Vec<Caps> = kinds.iter().map(|k| Caps::synthetic("gpu", *k)).collect();
             assert_eq!(choose(&devices, &Select::Any).unwrap().0, expected, "{kinds:?}");
             let software = kinds == [Cpu];
-            assert_eq!(preferred(&devices), (!software).then_some(expected), "{kinds:?}");
+            assert_eq!(choose_device(&devices), (!software).then_some(expected), "{kinds:?}");
             let auto = choose(&devices, &Select::Auto);
             assert_eq!(auto.ok().map(|(i, _)| i), (!software).then_some(expected), "{kinds:?}");
         }
@@ -162,7 +162,7 @@ mod tests {
             driver_id: (*driver).into(),
             heaps: vec![Heap { len_bytes: *bytes, budget_bytes: *bytes, device_local: true }],
             memory_budget_bytes: *bytes,
-            ..Caps::made_up(name, *kind)
+            ..Caps::synthetic(name, *kind)
         };
         listed.iter().map(device).collect()
     }
@@ -238,7 +238,7 @@ mod tests {
             let all = machine(&listed);
             let kept: Vec<Caps> = distinct(&all).into_iter().map(|i| all[i].clone()).collect();
             assert_eq!(kept.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), stay, "{name}");
-            assert_eq!(preferred(&kept), taken, "{name}");
+            assert_eq!(choose_device(&kept), taken, "{name}");
             let chosen = choose(&kept, &Select::Auto);
             assert_eq!(chosen.as_ref().ok().map(|(i, _)| *i), taken, "{name}");
             assert_eq!(chosen.map(|(_, reason)| reason).unwrap_or_default(), why, "{name}");
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn a_device_that_lacks_a_feature_is_the_last_choice() {
-        let lacking = Caps { timeline: false, ..Caps::made_up("Acme One", Discrete) };
-        let devices = [lacking.clone(), Caps::made_up("Acme Three", Integrated)];
+        let lacking = Caps { timeline: false, ..Caps::synthetic("Acme One", Discrete) };
+        let devices = [lacking.clone(), Caps::synthetic("Acme Three", Integrated)];
         assert_eq!(choose(&devices, &Select::Auto).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Index(0)).unwrap().0, 0, "but one asked for is taken");
         assert_eq!(choose(&[lacking], &Select::Auto).unwrap().0, 0);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn devices_are_found_by_index_name_and_uuid_and_errors_list_them() {
-        let devices = [Caps::made_up("Acme One", Discrete), Caps::made_up("Acme Three", Integrated)];
+        let devices = [Caps::synthetic("Acme One", Discrete), Caps::synthetic("Acme Three", Integrated)];
         assert_eq!(choose(&devices, &Select::Index(1)).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Name("three".into())).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Name(format!("{:0>32x}", 8))).unwrap().0, 0);
@@ -278,7 +278,7 @@ mod tests {
             assert!(error.contains("0: Acme One") && error.contains("1: Acme Three"), "{error}");
         }
         assert!(choose(&[], &Select::Any).is_err());
-        let error = choose(&[Caps::made_up("soft", Cpu)], &Select::Auto).unwrap_err().to_string();
+        let error = choose(&[Caps::synthetic("soft", Cpu)], &Select::Auto).unwrap_err().to_string();
         assert!(error.contains("expected a GPU with Vulkan, found 0: soft"), "{error}");
     }
 }

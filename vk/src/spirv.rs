@@ -47,7 +47,7 @@ impl Module {
         if words.first() != Some(&MAGIC) {
             return None;
         }
-        let mut found = Found::default();
+        let mut found = ModuleFacts::default();
         for next in code::instructions(words.get(HEADER_WORDS..)?) {
             let (code, operands) = next?;
             if code == op::FUNCTION {
@@ -70,7 +70,7 @@ impl Module {
 
 /// What was met on the way. Ids are those of results.
 #[derive(Default)]
-struct Found {
+struct ModuleFacts {
     subgroups: bool,
     literal: Option<[u32; 3]>,
     by_id: Option<[u32; 3]>,
@@ -81,7 +81,7 @@ struct Found {
     composites: Vec<(u32, [u32; 3])>,
 }
 
-impl Found {
+impl ModuleFacts {
     /// Takes note of an instruction; none if it is cut off.
     fn take(&mut self, code: u32, operands: &[u32]) -> Option<()> {
         let three = |from: usize| operands.get(from..from + 3).and_then(|part| <[u32; 3]>::try_from(part).ok());

@@ -12,23 +12,23 @@ mod batch;
 mod fill;
 mod load;
 
-pub use load::{Load, Repack, Source, Way};
+pub use load::{Load, Repack, UploadOptions, UploadSource};
 
 use super::device::Device;
 use super::memory::Buffer;
-use batch::{Planned, Run, Slot};
-use fill::Shared;
+use batch::{ByteRun, PlannedBatch, StagingSlot};
+use fill::UploadThreads;
 use pumex_gguf::{Error, Result};
 use std::sync::Arc;
 
 /// Slots that an upload is done with. To let go of them takes some milliseconds.
-pub struct Spent {
-    _slots: Vec<Arc<Slot>>,
+pub struct FinishedSlots {
+    _slots: Vec<Arc<StagingSlot>>,
 }
 
 /// Batch of what is sent by itself.
 const SMALL: usize = 1 << 20;
-/// Of runs in a batch.
+/// The alignment of runs in a batch, bytes.
 const ALIGNMENT: usize = 256;
 
 /// Sends all `loads` in order, and returns when they are there. `progress` gets the bytes sent, on this thread.
@@ -38,12 +38,12 @@ const ALIGNMENT: usize = 256;
 /// a lost device.
 pub fn upload<'a>(
     device: &Device,
-    way: &Way,
+    way: &UploadOptions,
     loads: impl Iterator<Item = Result<Load<'a>>>,
-    source: &dyn Source,
+    source: &dyn UploadSource,
     progress: &mut dyn FnMut(u64),
-) -> Result<Spent> {
-    let shared = Shared::new(device, way, source);
+) -> Result<FinishedSlots> {
+    let shared = UploadThreads::new(device, way, source);
     std::thread::scope(|scope| {
         let _guard = shared.guard();
         for _ in 0..way.threads.max(1) {
@@ -51,12 +51,12 @@ pub fn upload<'a>(
         }
         scope.spawn(|| shared.make_slots());
         scope.spawn(|| shared.serve());
-        let mut plan = Plan { shared: &shared, progress, runs: Vec::new(), used: 0, order: 0 };
+        let mut plan = BatchPlan { shared: &shared, progress, runs: Vec::new(), used: 0, order: 0 };
         for load in loads {
             if let Err(e) = load.and_then(|load| plan.add(load)) {
-                shared.failed((plan.order + plan.runs.len(), 0), e);
+                shared.record_failure((plan.order + plan.runs.len(), 0), e);
             }
-            if shared.stopped() {
+            if shared.is_stopped() {
                 break;
             }
         }
@@ -64,21 +64,21 @@ pub fn upload<'a>(
         shared.end(plan.progress);
     });
     let slots = shared.finish()?;
-    progress(shared.sent());
-    Ok(Spent { _slots: slots })
+    progress(shared.sent_bytes());
+    Ok(FinishedSlots { _slots: slots })
 }
 
 /// The batch that is next.
-struct Plan<'s, 'a, 'b, 'p> {
-    shared: &'s Shared<'a, 'b>,
+struct BatchPlan<'s, 'a, 'b, 'p> {
+    shared: &'s UploadThreads<'a, 'b>,
     progress: &'p mut dyn FnMut(u64),
-    runs: Vec<Run<'b>>,
+    runs: Vec<ByteRun<'b>>,
     used: usize,
     /// Runs of the batches before.
     order: usize,
 }
 
-impl<'b> Plan<'_, '_, 'b, '_> {
+impl<'b> BatchPlan<'_, '_, 'b, '_> {
     /// Cuts a load into runs, and closes batches as they are full.
     fn add(&mut self, load: Load<'b>) -> Result<()> {
         let batch_bytes = self.shared.way.batch_bytes;
@@ -98,7 +98,7 @@ impl<'b> Plan<'_, '_, 'b, '_> {
                 self.close();
                 continue;
             }
-            self.runs.push(Run { load: load.clone(), from, len, at: self.used });
+            self.runs.push(ByteRun { load: load.clone(), from, len, at: self.used });
             self.used = (self.used + len).next_multiple_of(ALIGNMENT);
             from += len;
         }
@@ -112,7 +112,7 @@ impl<'b> Plan<'_, '_, 'b, '_> {
         if !runs.is_empty() {
             let first = self.order;
             self.order += runs.len();
-            self.shared.plan(Planned { first, runs }, self.progress);
+            self.shared.plan(PlannedBatch { first, runs }, self.progress);
         }
     }
 }
@@ -123,7 +123,7 @@ impl<'b> Plan<'_, '_, 'b, '_> {
 /// Memory that ran out for staging, a lost device.
 pub fn send(device: &Device, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
     let slots = if buffer.is_mapped() { 0 } else { bytes.len().div_ceil(SMALL).min(2) };
-    let way = Way { threads: 1, batch_bytes: bytes.len().clamp(1, SMALL), slots };
+    let way = UploadOptions { threads: 1, batch_bytes: bytes.len().clamp(1, SMALL), slots };
     let load = Load { to: buffer.clone(), bytes, unit: 1, repack: None, epoch: 0 };
     upload(device, &way, std::iter::once(Ok(load)), &(), &mut |_| ()).map(|_| ())
 }

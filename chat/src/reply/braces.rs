@@ -2,8 +2,8 @@
 
 use crate::json::Json;
 use crate::reply::call::Emit;
-use crate::reply::params::escaped;
-use crate::reply::{until, Found};
+use crate::reply::params::escape_json;
+use crate::reply::{until, MarkSearch};
 
 pub(super) struct Braces {
     quote: String,
@@ -25,9 +25,9 @@ impl Braces {
         loop {
             if self.quoted {
                 let found = until(pending, &[&self.quote]);
-                let (Found::Mark(text, _) | Found::Text(text)) = &found;
-                emit.arguments(&escaped(text));
-                if !matches!(found, Found::Mark(..)) {
+                let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
+                emit.arguments(&escape_json(text));
+                if !matches!(found, MarkSearch::Mark(..)) {
                     return false;
                 }
                 emit.arguments("\"");
@@ -39,9 +39,9 @@ impl Braces {
                 Some(_) => [&self.quote, "{", "}", "[", "]", ",", ":"],
             };
             let found = until(pending, &marks);
-            let (Found::Mark(text, _) | Found::Text(text)) = &found;
+            let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
             self.word.push_str(text);
-            let Found::Mark(_, mark) = found else { return false };
+            let MarkSearch::Mark(_, mark) = found else { return false };
             let Some(depth) = self.depth else {
                 self.name = std::mem::take(&mut self.word).trim().to_string();
                 emit.start(&self.name, None);
@@ -51,7 +51,7 @@ impl Braces {
             };
             let word = std::mem::take(&mut self.word);
             let word = word.trim();
-            let quoted = format!("\"{}\"", escaped(word));
+            let quoted = format!("\"{}\"", escape_json(word));
             match (mark, word.is_empty()) {
                 // A key.
                 (6, false) => emit.arguments(&quoted),

@@ -1,13 +1,13 @@
 //! One call of whatever kind, or a list of them.
 
 use crate::reply::braces::Braces;
-use crate::reply::format::{Kind, Names};
-use crate::reply::json_call::{Fed, JsonCall};
-use crate::reply::pairs::Pairs;
+use crate::reply::format::{CallNotation, Names};
+use crate::reply::json_call::{FeedResult, JsonCall};
+use crate::reply::pairs::PairsParser;
 use crate::reply::params::{Params, Types};
 use crate::reply::python::Python;
 use crate::reply::tags::Tags;
-use crate::reply::{until, Event, Found};
+use crate::reply::{until, Event, MarkSearch};
 
 /// Events of calls, in order: arguments wait until the function's name is known.
 pub(super) struct Emit<'a> {
@@ -78,14 +78,14 @@ impl Emit<'_> {
 }
 
 /// What came of a step.
-pub(super) enum Step {
+pub(super) enum CallStep {
     More,
     Done,
     /// The text is no call; it is content.
     NotOne(String),
 }
 
-enum Body {
+enum CallBody {
     /// `raw` is the text so far, as long as it may be no call after all; `bare`: it stands in no section.
     Json {
         call: JsonCall,
@@ -93,9 +93,9 @@ enum Body {
         bare: bool,
     },
     /// The name of a `Named` call, then its arguments as JSON.
-    Named(Kind, Named),
+    Named(CallNotation, NameState),
     Params(Params),
-    Pairs(Pairs),
+    Pairs(PairsParser),
     Braces(Braces),
     Tags(Tags),
     Python(Python),
@@ -106,7 +106,7 @@ enum Body {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum NameState {
     Open,
     Skip,
     Name,
@@ -123,70 +123,70 @@ enum Named {
 }
 
 pub(super) struct Call {
-    body: Body,
+    body: CallBody,
     emit: EmitState,
     first: bool,
     name: String,
 }
 
 impl Call {
-    pub fn new(kind: &Kind, section_close: &str) -> Call {
+    pub fn new(kind: &CallNotation, section_close: &str) -> Call {
         let close = section_close.to_string();
         let body = match kind {
-            Kind::Json(names) => Body::Json { call: JsonCall::new(names), raw: String::new(), bare: false },
-            Kind::Named { .. } => Body::Named(kind.clone(), Named::Open),
-            Kind::Params { .. } => Body::Params(Params::new(kind)),
-            Kind::Pairs => Body::Pairs(Pairs::new(close)),
-            Kind::Braces { quote } => Body::Braces(Braces::new(quote)),
-            Kind::Tags { prefix } => Body::Tags(Tags::new(prefix)),
-            Kind::Python => Body::Python(Python::new()),
-            Kind::Code => Body::Code { close, text: String::new() },
+            CallNotation::Json(names) => CallBody::Json { call: JsonCall::new(names), raw: String::new(), bare: false },
+            CallNotation::Named { .. } => CallBody::Named(kind.clone(), NameState::Open),
+            CallNotation::Params { .. } => CallBody::Params(Params::new(kind)),
+            CallNotation::Pairs => CallBody::Pairs(PairsParser::new(close)),
+            CallNotation::Braces { quote } => CallBody::Braces(Braces::new(quote)),
+            CallNotation::Tags { prefix } => CallBody::Tags(Tags::new(prefix)),
+            CallNotation::Python => CallBody::Python(Python::new()),
+            CallNotation::Code => CallBody::Code { close, text: String::new() },
         };
         Call { body, emit: EmitState::default(), first: true, name: String::new() }
     }
 
     /// A JSON object that is a call only if it looks like one.
     pub fn tentative(names: Names) -> Call {
-        let body = Body::Json { call: JsonCall::new(&names), raw: String::new(), bare: true };
+        let body = CallBody::Json { call: JsonCall::new(&names), raw: String::new(), bare: true };
         Call { body, emit: EmitState::default(), first: true, name: String::new() }
     }
 
     /// Whether the call stands in no section.
     pub fn bare(&self) -> bool {
-        matches!(self.body, Body::Json { bare: true, .. })
+        matches!(self.body, CallBody::Json { bare: true, .. })
     }
 
     /// Goes on with more text. `index` is the number of the first call.
-    pub fn run(&mut self, pending: &mut String, index: usize, types: &Types, events: &mut Vec<Event>) -> Step {
+    pub fn run(&mut self, pending: &mut String, index: usize, types: &Types, events: &mut Vec<Event>) -> CallStep {
         if std::mem::take(&mut self.first) {
             self.emit.index = index;
         }
         let mut emit = Emit { events, state: &mut self.emit };
         match &mut self.body {
-            Body::Json { call, raw, bare } => json(call, raw, *bare, pending, &mut emit),
-            Body::Named(kind, state) => loop {
-                match named(kind, state, &mut self.name, pending, &mut emit) {
-                    _ if *state == Named::Content => return Step::NotOne(String::new()),
-                    Some(true) => return Step::Done,
+            CallBody::Json { call, raw, bare } => json(call, raw, *bare, pending, &mut emit),
+            CallBody::Named(kind, state) => loop {
+                match step_named_call(kind, state, &mut self.name, pending, &mut emit) {
+                    _ if *state == NameState::Content => return CallStep::NotOne(String::new()),
+                    Some(true) => return CallStep::Done,
                     Some(false) => (),
-                    None => return Step::More,
+                    None => return CallStep::More,
                 }
             },
-            Body::Params(params) => step(params.run(pending, types, &mut emit)),
-            Body::Pairs(pairs) => step(pairs.run(pending, types, &mut emit)),
-            Body::Braces(braces) => step(braces.run(pending, &mut emit)),
-            Body::Tags(tags) => step(tags.run(pending, types, &mut emit)),
-            Body::Python(python) => step(python.run(pending, &mut emit)),
-            Body::Code { close, text } => {
+            CallBody::Params(params) => step(params.run(pending, types, &mut emit)),
+            CallBody::Pairs(pairs) => step(pairs.run(pending, types, &mut emit)),
+            CallBody::Braces(braces) => step(braces.run(pending, &mut emit)),
+            CallBody::Tags(tags) => step(tags.run(pending, types, &mut emit)),
+            CallBody::Python(python) => step(python.run(pending, &mut emit)),
+            CallBody::Code { close, text } => {
                 let found = until(pending, &[close]);
-                let (Found::Mark(more, _) | Found::Text(more)) = &found;
+                let (MarkSearch::Mark(more, _) | MarkSearch::Text(more)) = &found;
                 text.push_str(more);
-                if !matches!(found, Found::Mark(..)) {
-                    return Step::More;
+                if !matches!(found, MarkSearch::Mark(..)) {
+                    return CallStep::More;
                 }
                 *pending = format!("{close}{pending}");
                 code(text, &mut emit);
-                Step::Done
+                CallStep::Done
             }
         }
     }
@@ -204,19 +204,19 @@ impl Call {
         types: &Types,
         events: &mut Vec<Event>,
     ) -> Option<String> {
-        if let Step::NotOne(text) = self.run(pending, index, types, events) {
+        if let CallStep::NotOne(text) = self.run(pending, index, types, events) {
             return Some(text);
         }
         let mut emit = Emit { events, state: &mut self.emit };
         match &mut self.body {
-            Body::Json { call, raw, bare } if !call.is_known(*bare) => return Some(std::mem::take(raw)),
-            Body::Code { text, .. } => {
+            CallBody::Json { call, raw, bare } if !call.is_known(*bare) => return Some(std::mem::take(raw)),
+            CallBody::Code { text, .. } => {
                 text.push_str(pending);
                 code(text, &mut emit);
                 return None;
             }
-            Body::Named(_, Named::Close) => emit.end(true),
-            Body::Python(python) => python.cut_off(&mut emit),
+            CallBody::Named(_, NameState::Close) => emit.end(true),
+            CallBody::Python(python) => python.cut_off(&mut emit),
             _ => (),
         }
         emit.end(false);
@@ -224,11 +224,11 @@ impl Call {
     }
 }
 
-fn step(done: bool) -> Step {
+fn step(done: bool) -> CallStep {
     if done {
-        Step::Done
+        CallStep::Done
     } else {
-        Step::More
+        CallStep::More
     }
 }
 
@@ -246,7 +246,7 @@ fn code(text: &str, emit: &mut Emit) {
     emit.end(true);
 }
 
-fn json(call: &mut JsonCall, raw: &mut String, bare: bool, pending: &mut String, emit: &mut Emit) -> Step {
+fn json(call: &mut JsonCall, raw: &mut String, bare: bool, pending: &mut String, emit: &mut Emit) -> CallStep {
     let mut used = 0;
     let mut end = None;
     for c in pending.chars() {
@@ -267,9 +267,9 @@ fn json(call: &mut JsonCall, raw: &mut String, bare: bool, pending: &mut String,
             raw.clear();
             emit.flush();
         }
-        if fed == Fed::CallDone {
+        if fed == FeedResult::CallDone {
             call.again();
-        } else if fed != Fed::More {
+        } else if fed != FeedResult::More {
             end = Some(fed);
             break;
         }
@@ -278,50 +278,56 @@ fn json(call: &mut JsonCall, raw: &mut String, bare: bool, pending: &mut String,
     match end {
         None => {
             pending.clear();
-            Step::More
+            CallStep::More
         }
         Some(_) if !call.is_known(bare) => {
             emit.state.held.clear();
             pending.drain(..used);
-            Step::NotOne(std::mem::take(raw))
+            CallStep::NotOne(std::mem::take(raw))
         }
-        Some(Fed::Wrong) => {
+        Some(FeedResult::Wrong) => {
             // The character that does not fit is left to whoever comes next.
             pending.drain(..used - last);
             emit.end(false);
-            Step::Done
+            CallStep::Done
         }
         Some(_) => {
             pending.drain(..used);
-            Step::Done
+            CallStep::Done
         }
     }
 }
 
 /// A step of a `Named` call: none, if more text is needed; true, if it is done.
-fn named(kind: &Kind, state: &mut Named, name: &mut String, pending: &mut String, emit: &mut Emit) -> Option<bool> {
-    let Kind::Named { open, skip, end, id_end, close, qualified } = kind else { return Some(true) };
+fn step_named_call(
+    kind: &CallNotation,
+    state: &mut NameState,
+    name: &mut String,
+    pending: &mut String,
+    emit: &mut Emit,
+) -> Option<bool> {
+    let CallNotation::Named { open, skip, end, id_end, close, qualified } = kind else { return Some(true) };
     match *state {
-        Named::Open => {
+        NameState::Open => {
             pending.drain(..open.len().min(pending.len()));
-            *state = if skip.is_empty() { Named::Name } else { Named::Skip };
+            *state = if skip.is_empty() { NameState::Name } else { NameState::Skip };
         }
-        Named::Skip => match until(pending, &[skip]) {
-            Found::Mark(..) => *state = Named::Name,
-            Found::Text(_) => return None,
+        NameState::Skip => match until(pending, &[skip]) {
+            MarkSearch::Mark(..) => *state = NameState::Name,
+            MarkSearch::Text(_) => return None,
         },
-        Named::Name | Named::Id => {
-            let found = until(pending, &[end, if *state == Named::Name { id_end } else { "" }]);
-            let (Found::Mark(text, _) | Found::Text(text)) = &found;
+        NameState::Name | NameState::Id => {
+            let found = until(pending, &[end, if *state == NameState::Name { id_end } else { "" }]);
+            let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
             name.push_str(text);
-            let Found::Mark(_, mark) = found else { return None };
+            let MarkSearch::Mark(_, mark) = found else { return None };
             let text = std::mem::take(name);
             let text = text.trim();
             match (*state, mark) {
-                (Named::Id, _) => emit.id(text.to_string()),
+                (NameState::Id, _) => emit.id(text.to_string()),
                 // Functionary's name for who reads the answer.
                 _ if end == "\n" && text == "all" => {
-                    *state = Named::Content;
+                    *state = NameState::Content;
                     return Some(false);
                 }
                 _ if *qualified => {
@@ -331,10 +337,10 @@ fn named(kind: &Kind, state: &mut Named, name: &mut String, pending: &mut String
                 }
                 _ => emit.start(text, None),
             }
-            let arguments = Named::Arguments { depth: 0, quoted: false, escaped: false, begun: false };
-            *state = if mark == 1 { Named::Id } else { arguments };
+            let arguments = NameState::Arguments { depth: 0, quoted: false, escaped: false, begun: false };
+            *state = if mark == 1 { NameState::Id } else { arguments };
         }
-        Named::Arguments { mut depth, mut quoted, mut escaped, mut begun } => {
+        NameState::Arguments { mut depth, mut quoted, mut escaped, mut begun } => {
             let mut used = 0;
             let mut done = false;
             for c in pending.chars() {
@@ -366,13 +372,13 @@ fn named(kind: &Kind, state: &mut Named, name: &mut String, pending: &mut String
                 }
             }
             pending.drain(..used);
-            *state = if done { Named::Close } else { Named::Arguments { depth, quoted, escaped, begun } };
+            *state = if done { NameState::Close } else { NameState::Arguments { depth, quoted, escaped, begun } };
             if !done {
                 return None;
             }
         }
-        Named::Content => return Some(true),
-        Named::Close => {
+        NameState::Content => return Some(true),
+        NameState::Close => {
             if pending.starts_with(close.as_str()) {
                 pending.drain(..close.len());
             } else {

@@ -1,7 +1,9 @@
 //! Which format a template's model replies in: found by what the template prints for a known call, and for reasoning.
 
 use crate::json::Json;
-use crate::reply::format::{Calls, Format, Kind, Known, Names, Reasoning, Section, DROPPED, KNOWN, REASONING};
+use crate::reply::format::{
+    CallNotation, Calls, Format, KnownFormat, Names, Reasoning, Section, DROPPED, KNOWN, REASONING,
+};
 use crate::template::{Request, Template};
 
 impl Format {
@@ -77,12 +79,12 @@ fn in_order(text: &str, signs: &[&str]) -> bool {
 }
 
 fn calls(template: &Template, printed: &[String]) -> (String, Calls) {
-    let known = |k: &&Known| printed.iter().any(|text| in_order(text, k.signs));
+    let known = |k: &&KnownFormat| printed.iter().any(|text| in_order(text, k.signs));
     if let Some(known) = KNOWN.iter().find(known) {
         let bare = known.bare.then(Names::default);
         return (known.name.to_string(), Calls::Sections { sections: (known.sections)(), bare });
     }
-    if let Some(section) = printed.iter().find_map(|text| derived(text)) {
+    if let Some(section) = printed.iter().find_map(|text| derive_section(text)) {
         return ("json".to_string(), Calls::Sections { sections: vec![section], bare: None });
     }
     // A template that prints no calls may still tell the model how to write them.
@@ -102,7 +104,7 @@ fn calls(template: &Template, printed: &[String]) -> (String, Calls) {
 }
 
 /// A section around a JSON object that names the function, with whatever marks the template has.
-fn derived(text: &str) -> Option<Section> {
+fn derive_section(text: &str) -> Option<Section> {
     let at = text.find("\"f\"")?;
     let brace = text[..at].rfind('{')?;
     let before = text[..brace].trim_end().trim_end_matches('[').trim_end();
@@ -122,7 +124,7 @@ fn derived(text: &str) -> Option<Section> {
     (open.len() >= 3).then(|| Section {
         open: open.to_string(),
         close: if pairs { close.to_string() } else { String::new() },
-        kinds: vec![Kind::Json(Names::default())],
+        kinds: vec![CallNotation::Json(Names::default())],
         quiet: open.contains('|'),
     })
 }

@@ -52,7 +52,7 @@ impl Default for Names {
 
 /// How one call is written. Texts are marks that stand in the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CallNotation {
     /// A JSON object, or a list of them.
     Json(Names),
     /// `open` name `ends` JSON `close`.
@@ -105,17 +105,17 @@ pub enum Kind {
     Code,
 }
 
-impl Kind {
+impl CallNotation {
     /// The texts that stand around a call and its parts.
     fn marks(&self) -> Vec<&String> {
         match self {
-            Kind::Named { open, skip, end, id_end, close, .. } => vec![open, skip, end, id_end, close],
-            Kind::Params { open, end, param, key_end, param_close, close, .. } => {
+            CallNotation::Named { open, skip, end, id_end, close, .. } => vec![open, skip, end, id_end, close],
+            CallNotation::Params { open, end, param, key_end, param_close, close, .. } => {
                 vec![open, end, param, key_end, param_close, close]
             }
-            Kind::Braces { quote } => vec![quote],
-            Kind::Tags { prefix } => vec![prefix],
-            Kind::Json(_) | Kind::Pairs | Kind::Python | Kind::Code => Vec::new(),
+            CallNotation::Braces { quote } => vec![quote],
+            CallNotation::Tags { prefix } => vec![prefix],
+            CallNotation::Json(_) | CallNotation::Pairs | CallNotation::Python | CallNotation::Code => Vec::new(),
         }
     }
 
@@ -128,18 +128,21 @@ impl Kind {
         };
         let name = |text: &str| text.chars().next().map(|c| c.is_alphanumeric() || c == '_');
         match self {
-            Kind::Json(_) if text.starts_with('{') => Some(true),
-            Kind::Json(_) => match text.strip_prefix('[') {
+            CallNotation::Json(_) if text.starts_with('{') => Some(true),
+            CallNotation::Json(_) => match text.strip_prefix('[') {
                 None if text.is_empty() => None,
                 None => Some(false),
                 // A list may begin with some space.
                 Some(rest) if rest.trim_start().is_empty() && rest.len() < 64 => None,
                 Some(rest) => Some(rest.trim_start().starts_with(['{', ']'])),
             },
-            Kind::Named { open, .. } | Kind::Params { open, .. } if !open.is_empty() => with(open),
-            Kind::Named { .. } | Kind::Params { .. } | Kind::Pairs | Kind::Braces { .. } => name(text),
-            Kind::Tags { prefix } => with(&format!("{prefix}<invoke")),
-            Kind::Python => match text.strip_prefix('[') {
+            CallNotation::Named { open, .. } | CallNotation::Params { open, .. } if !open.is_empty() => with(open),
+            CallNotation::Named { .. }
+            | CallNotation::Params { .. }
+            | CallNotation::Pairs
+            | CallNotation::Braces { .. } => name(text),
+            CallNotation::Tags { prefix } => with(&format!("{prefix}<invoke")),
+            CallNotation::Python => match text.strip_prefix('[') {
                 None => {
                     if text.is_empty() {
                         None
@@ -150,7 +153,7 @@ impl Kind {
                 Some(rest) if rest.trim_start().is_empty() && rest.len() >= 64 => Some(false),
                 Some(rest) => name(rest.trim_start()),
             },
-            Kind::Code => text.chars().next().map(|_| true),
+            CallNotation::Code => text.chars().next().map(|_| true),
         }
     }
 }
@@ -163,7 +166,7 @@ pub struct Section {
     /// What it ends with; empty: with its last call.
     pub close: String,
     /// How its calls are written; the first that fits counts.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<CallNotation>,
     /// If there is no call behind `open`, it is dropped instead of shown.
     pub quiet: bool,
 }
@@ -220,8 +223,9 @@ impl Format {
             Calls::None => &[],
         };
         let reasoning = self.reasoning.iter().flat_map(|r| [&r.open, &r.close]);
-        let calls =
-            sections.iter().flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(Kind::marks)));
+        let calls = sections
+            .iter()
+            .flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(CallNotation::marks)));
         !text.is_empty() && reasoning.chain(calls).chain(&self.dropped).any(|mark| mark.contains(text))
     }
 
@@ -231,20 +235,20 @@ impl Format {
     }
 }
 
-fn section(open: &str, close: &str, kinds: Vec<Kind>) -> Section {
+fn section(open: &str, close: &str, kinds: Vec<CallNotation>) -> Section {
     // A mark that no text has by chance is not shown.
     let quiet = open.contains('|') || open.contains('｜');
     Section { open: open.to_string(), close: close.to_string(), kinds, quiet }
 }
 
-fn named(open: &str, skip: &str, end: &str, close: &str) -> Kind {
+fn named_notation(open: &str, skip: &str, end: &str, close: &str) -> CallNotation {
     let [open, skip, end, close] = [open, skip, end, close].map(str::to_string);
-    Kind::Named { open, skip, end, id_end: String::new(), close, qualified: false }
+    CallNotation::Named { open, skip, end, id_end: String::new(), close, qualified: false }
 }
 
-fn params(open: &str, end: &str, param: [&str; 3], close: &str, lines: bool) -> Kind {
+fn params(open: &str, end: &str, param: [&str; 3], close: &str, lines: bool) -> CallNotation {
     let [param, key_end, param_close] = param.map(str::to_string);
-    Kind::Params {
+    CallNotation::Params {
         open: open.to_string(),
         end: end.to_string(),
         param,
@@ -255,13 +259,13 @@ fn params(open: &str, end: &str, param: [&str; 3], close: &str, lines: bool) -> 
     }
 }
 
-fn json() -> Kind {
-    Kind::Json(Names::default())
+fn json() -> CallNotation {
+    CallNotation::Json(Names::default())
 }
 
 /// The sections of a known way to write calls, and what a template that has it prints for a call of `f` with `{"k": "v"}`: all of
 /// these texts, in this order.
-pub(crate) struct Known {
+pub(crate) struct KnownFormat {
     pub name: &'static str,
     pub signs: &'static [&'static str],
     pub sections: fn() -> Vec<Section>,
@@ -286,7 +290,7 @@ fn dsml(outer: &str) -> Vec<Section> {
 
 impl Format {
     /// A known format by name, with a pair of marks around reasoning.
-    pub fn known(name: &str, reasoning: Option<(&str, &str)>) -> Option<Format> {
+    pub fn known_format(name: &str, reasoning: Option<(&str, &str)>) -> Option<Format> {
         let pair = reasoning.map(|(open, close)| Reasoning {
             open: open.to_string(),
             close: close.to_string(),
@@ -304,20 +308,20 @@ impl Format {
 }
 
 /// Known ways; the first whose signs are there counts.
-pub(crate) const KNOWN: &[Known] = &[
-    Known {
+pub(crate) const KNOWN: &[KnownFormat] = &[
+    KnownFormat {
         name: "qwen3-coder",
         signs: &["<tool_call>", "<function=f>", "<parameter=k>", "v", "</function>", "</tool_call>"],
         sections: || xml_in("<tool_call>", "</tool_call>"),
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "seed-oss",
         signs: &["<seed:tool_call>", "<function=f>", "<parameter=k>", "v"],
         sections: || xml_in("<seed:tool_call>", "</seed:tool_call>"),
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "minimax-m2",
         signs: &["<minimax:tool_call>", "<invoke name=\"f\">", "<parameter name=\"k\">", "v"],
         sections: || {
@@ -327,86 +331,92 @@ pub(crate) const KNOWN: &[Known] = &[
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "deepseek-dsml",
         signs: &["<｜DSML｜function_calls>", "<｜DSML｜invoke name=\"f\">", "parameter name=\"k\"", "v"],
         sections: || dsml("function_calls"),
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "deepseek-dsml",
         signs: &["<｜DSML｜tool_calls>", "<｜DSML｜invoke name=\"f\">", "parameter name=\"k\"", "v"],
         sections: || dsml("tool_calls"),
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "glm",
         signs: &["<tool_call>f", "<arg_key>k</arg_key>", "<arg_value>v</arg_value>", "</tool_call>"],
-        sections: || vec![section("<tool_call>", "</tool_call>", vec![json(), Kind::Pairs])],
+        sections: || vec![section("<tool_call>", "</tool_call>", vec![json(), CallNotation::Pairs])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "deepseek-r1",
         signs: &["<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json", "<｜tool▁call▁end｜>"],
         sections: || {
             vec![section(
                 "<｜tool▁calls▁begin｜>",
                 "<｜tool▁calls▁end｜>",
-                vec![named("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "\n```json\n", "\n```<｜tool▁call▁end｜>")],
+                vec![named_notation(
+                    "<｜tool▁call▁begin｜>",
+                    "<｜tool▁sep｜>",
+                    "\n```json\n",
+                    "\n```<｜tool▁call▁end｜>",
+                )],
             )]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "deepseek-v3.1",
         signs: &["<｜tool▁call▁begin｜>f<｜tool▁sep｜>", "<｜tool▁call▁end｜>"],
         sections: || {
             vec![section(
                 "<｜tool▁calls▁begin｜>",
                 "<｜tool▁calls▁end｜>",
-                vec![named("<｜tool▁call▁begin｜>", "", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")],
+                vec![named_notation("<｜tool▁call▁begin｜>", "", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")],
             )]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "kimi-k2",
         signs: &["<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>"],
         sections: || {
-            let mut call = named("<|tool_call_begin|>", "", "<|tool_call_argument_begin|>", "<|tool_call_end|>");
-            if let Kind::Named { qualified, .. } = &mut call {
+            let mut call =
+                named_notation("<|tool_call_begin|>", "", "<|tool_call_argument_begin|>", "<|tool_call_end|>");
+            if let CallNotation::Named { qualified, .. } = &mut call {
                 *qualified = true;
             }
             vec![section("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", vec![call])]
         },
         bare: false,
     },
-    Known { name: "mistral", signs: &["[TOOL_CALLS]f", "[ARGS]{"], sections: mistral, bare: false },
-    Known { name: "mistral", signs: &["[TOOL_CALLS]", "[{", "f"], sections: mistral, bare: false },
-    Known {
+    KnownFormat { name: "mistral", signs: &["[TOOL_CALLS]f", "[ARGS]{"], sections: mistral, bare: false },
+    KnownFormat { name: "mistral", signs: &["[TOOL_CALLS]", "[{", "f"], sections: mistral, bare: false },
+    KnownFormat {
         name: "functionary-v3.1",
         signs: &["<function=f>{", "</function>"],
         sections: || {
             vec![
-                section("<function=", "</function>", vec![named("", "", ">", "")]),
-                section("<|python_tag|>", "", vec![Kind::Code]),
+                section("<function=", "</function>", vec![named_notation("", "", ">", "")]),
+                section("<|python_tag|>", "", vec![CallNotation::Code]),
             ]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "functionary-v3.2",
         signs: &[">>>f\n{"],
-        sections: || vec![section(">>>", "", vec![named("", "", "\n", "")])],
+        sections: || vec![section(">>>", "", vec![named_notation("", "", "\n", "")])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "command-r7b",
         signs: &["<|START_ACTION|>", "\"tool_name\": \"f\"", "<|END_ACTION|>"],
         sections: || vec![section("<|START_ACTION|>", "<|END_ACTION|>", vec![json()])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "command-r",
         signs: &["Action:", "```json", "\"tool_name\": \"f\""],
         sections: || {
@@ -414,73 +424,77 @@ pub(crate) const KNOWN: &[Known] = &[
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "lfm2",
         signs: &["<|tool_call_start|>[f(k=", "<|tool_call_end|>"],
-        sections: || vec![section("<|tool_call_start|>", "<|tool_call_end|>", vec![json(), Kind::Python])],
+        sections: || vec![section("<|tool_call_start|>", "<|tool_call_end|>", vec![json(), CallNotation::Python])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "lfm2",
         signs: &["<|tool_call_start|>", "f", "<|tool_call_end|>"],
-        sections: || vec![section("<|tool_call_start|>", "<|tool_call_end|>", vec![json(), Kind::Python])],
+        sections: || vec![section("<|tool_call_start|>", "<|tool_call_end|>", vec![json(), CallNotation::Python])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "functiongemma",
         signs: &["<start_function_call>call:f{", "<end_function_call>"],
         sections: || {
             vec![section(
                 "<start_function_call>call:",
                 "<end_function_call>",
-                vec![Kind::Braces { quote: "<escape>".to_string() }],
+                vec![CallNotation::Braces { quote: "<escape>".to_string() }],
             )]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "gemma4",
         signs: &["<|tool_call>call:f{", "<tool_call|>"],
         sections: || {
-            vec![section("<|tool_call>call:", "<tool_call|>", vec![Kind::Braces { quote: "<|\"|>".to_string() }])]
+            vec![section(
+                "<|tool_call>call:",
+                "<tool_call|>",
+                vec![CallNotation::Braces { quote: "<|\"|>".to_string() }],
+            )]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "apertus",
         signs: &["<|tools_prefix|>[{\"f\":", "<|tools_suffix|>"],
         sections: || {
             vec![section(
                 "<|tools_prefix|>",
                 "<|tools_suffix|>",
-                vec![Kind::Json(Names { short: true, ..Names::default() })],
+                vec![CallNotation::Json(Names { short: true, ..Names::default() })],
             )]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "nemotron-v2",
         signs: &["<TOOLCALL>[{", "f", "</TOOLCALL>"],
         sections: || vec![section("<TOOLCALL>", "</TOOLCALL>", vec![json()])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "granite",
         signs: &["<|tool_call|>", "[{", "f"],
         sections: || vec![section("<|tool_call|>", "", vec![json()])],
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "minimax-m3",
         signs: &["]<]minimax[>[<tool_call>", "]<]minimax[>[<invoke name=\"f\">", "v"],
         sections: || {
             let prefix = "]<]minimax[>[";
-            let tags = Kind::Tags { prefix: prefix.to_string() };
+            let tags = CallNotation::Tags { prefix: prefix.to_string() };
             vec![section(&format!("{prefix}<tool_call>"), &format!("{prefix}</tool_call>"), vec![tags])]
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "kimi-k3",
         signs: &["<|open|>tools<|sep|>", "<|open|>call tool=\"f\"", "<|open|>argument key=\"k\"", "v"],
         sections: || {
@@ -490,7 +504,7 @@ pub(crate) const KNOWN: &[Known] = &[
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "minicpm5",
         signs: &["<function name=\"f\">", "<param name=\"k\">v</param>", "</function>"],
         sections: || {
@@ -499,7 +513,7 @@ pub(crate) const KNOWN: &[Known] = &[
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "hermes",
         signs: &["<tool_call>", "{", "f", "</tool_call>"],
         sections: || {
@@ -508,17 +522,17 @@ pub(crate) const KNOWN: &[Known] = &[
         },
         bare: false,
     },
-    Known {
+    KnownFormat {
         name: "llama3",
         signs: &["{\"name\": \"f\", \"parameters\": {"],
-        sections: || vec![section("<|python_tag|>", "", vec![json(), Kind::Code])],
+        sections: || vec![section("<|python_tag|>", "", vec![json(), CallNotation::Code])],
         bare: true,
     },
 ];
 
 fn mistral() -> Vec<Section> {
-    let mut call = named("", "", "[ARGS]", "");
-    if let Kind::Named { id_end, .. } = &mut call {
+    let mut call = named_notation("", "", "[ARGS]", "");
+    if let CallNotation::Named { id_end, .. } = &mut call {
         *id_end = "[CALL_ID]".to_string();
     }
     vec![section("[TOOL_CALLS]", "", vec![json(), call])]

@@ -3,9 +3,9 @@
 //! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>`
 
 use crate::reply::call::{Emit, EmitState};
-use crate::reply::{until, Event, Found};
+use crate::reply::{until, Event, MarkSearch};
 
-enum At {
+enum HarmonyState {
     /// Before a message's text; the header so far.
     Header(String),
     Content,
@@ -17,7 +17,7 @@ enum At {
 }
 
 pub(super) struct Harmony {
-    at: At,
+    at: HarmonyState,
     emit: EmitState,
 }
 
@@ -29,21 +29,21 @@ impl Harmony {
         let tail = prompt.rfind("<|start|>").map_or("", |at| &prompt[at + 9..]);
         let emit = EmitState::default();
         if ENDS.iter().any(|end| tail.contains(end)) {
-            return Harmony { at: At::Header(String::new()), emit };
+            return Harmony { at: HarmonyState::Header(String::new()), emit };
         }
         match tail.rfind("<|message|>") {
             Some(at) => {
-                let mut harmony = Harmony { at: At::Content, emit };
+                let mut harmony = Harmony { at: HarmonyState::Content, emit };
                 harmony.open(&tail[..at], &mut Vec::new());
                 harmony
             }
-            None => Harmony { at: At::Header(tail.to_string()), emit },
+            None => Harmony { at: HarmonyState::Header(tail.to_string()), emit },
         }
     }
 
     /// Whether the present message is reasoning.
     pub fn is_reasoning(&self) -> bool {
-        matches!(self.at, At::Reasoning)
+        matches!(self.at, HarmonyState::Reasoning)
     }
 
     /// Begins the message of a header.
@@ -54,32 +54,32 @@ impl Harmony {
             Some(to) if !to.is_empty() && to != "assistant" => {
                 let name = to.strip_prefix("functions.").unwrap_or(to);
                 Emit { events, state: &mut self.emit }.start(name, None);
-                At::Call { any: false }
+                HarmonyState::Call { any: false }
             }
-            _ if channel.starts_with("analysis") => At::Reasoning,
-            _ => At::Content,
+            _ if channel.starts_with("analysis") => HarmonyState::Reasoning,
+            _ => HarmonyState::Content,
         };
     }
 
     pub fn run(&mut self, pending: &mut String, events: &mut Vec<Event>, calls: &mut usize, ended: bool) {
         loop {
-            if let At::Header(header) = &mut self.at {
+            if let HarmonyState::Header(header) = &mut self.at {
                 let found = until(pending, &["<|message|>", "<|end|>", "<|call|>", "<|return|>"]);
-                let (Found::Mark(text, _) | Found::Text(text)) = &found;
+                let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
                 header.push_str(text);
                 match found {
-                    Found::Mark(_, 0) => {
+                    MarkSearch::Mark(_, 0) => {
                         let header = std::mem::take(header);
                         self.open(&header, events);
                         continue;
                     }
-                    Found::Mark(..) => {
+                    MarkSearch::Mark(..) => {
                         header.clear();
                         continue;
                     }
-                    Found::Text(_) if !ended => return,
+                    MarkSearch::Text(_) if !ended => return,
                     // A reply without any marks is an answer.
-                    Found::Text(_) => {
+                    MarkSearch::Text(_) => {
                         let mut text = std::mem::take(header);
                         text.push_str(pending);
                         pending.clear();
@@ -92,16 +92,16 @@ impl Harmony {
                 }
             }
             let found = until(pending, &ENDS);
-            let (Found::Mark(text, _) | Found::Text(text)) = &found;
+            let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
             let mut text = text.clone();
-            let over = matches!(found, Found::Mark(..));
+            let over = matches!(found, MarkSearch::Mark(..));
             if ended && !over {
                 text.push_str(&std::mem::take(pending));
             }
             self.text(&text, events);
             if over || ended {
                 self.close(events, over, calls);
-                self.at = At::Header(String::new());
+                self.at = HarmonyState::Header(String::new());
             }
             if !over {
                 return;
@@ -114,17 +114,17 @@ impl Harmony {
             return;
         }
         match &mut self.at {
-            At::Call { any } => {
+            HarmonyState::Call { any } => {
                 *any |= !text.trim().is_empty();
                 Emit { events, state: &mut self.emit }.arguments(text);
             }
-            At::Reasoning => events.push(Event::Reasoning(text.to_string())),
+            HarmonyState::Reasoning => events.push(Event::Reasoning(text.to_string())),
             _ => events.push(Event::Content(text.to_string())),
         }
     }
 
     fn close(&mut self, events: &mut Vec<Event>, complete: bool, calls: &mut usize) {
-        if let At::Call { any } = self.at {
+        if let HarmonyState::Call { any } = self.at {
             let mut emit = Emit { events, state: &mut self.emit };
             if !any && complete {
                 emit.arguments("{}");

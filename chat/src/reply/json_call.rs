@@ -6,14 +6,14 @@ use crate::reply::format::Names;
 
 /// What a value of the object is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ValueRole {
     Name,
     Id,
     Arguments,
     Other,
 }
 
-enum At {
+enum JsonCallState {
     /// Before `{`, or between calls of a list.
     Before,
     Key,
@@ -37,7 +37,7 @@ enum At {
 
 /// How a character changed things.
 #[derive(PartialEq, Eq)]
-pub(super) enum Fed {
+pub(super) enum FeedResult {
     More,
     /// A call ended.
     CallDone,
@@ -49,8 +49,8 @@ pub(super) enum Fed {
 
 pub(super) struct JsonCall {
     names: Names,
-    at: At,
-    role: Role,
+    at: JsonCallState,
+    role: ValueRole,
     /// The key or value in the making, with its quotes.
     text: String,
     list: bool,
@@ -63,8 +63,8 @@ impl JsonCall {
     pub fn new(names: &Names) -> JsonCall {
         JsonCall {
             names: names.clone(),
-            at: At::Before,
-            role: Role::Other,
+            at: JsonCallState::Before,
+            role: ValueRole::Other,
             text: String::new(),
             list: false,
             any: false,
@@ -83,92 +83,92 @@ impl JsonCall {
         self.arguments = false;
     }
 
-    pub fn feed(&mut self, c: char, emit: &mut Emit) -> Fed {
+    pub fn feed(&mut self, c: char, emit: &mut Emit) -> FeedResult {
         let space = c.is_whitespace();
         match &mut self.at {
-            At::Before => match c {
+            JsonCallState::Before => match c {
                 '{' => {
-                    self.at = At::Key;
+                    self.at = JsonCallState::Key;
                     self.name = None;
                     self.arguments = false;
                     self.any = true;
                 }
                 '[' if !self.list && !self.any => self.list = true,
-                ']' if self.list => return Fed::Done,
+                ']' if self.list => return FeedResult::Done,
                 ',' if self.list && self.any => (),
                 _ if space => (),
-                _ => return Fed::Wrong,
+                _ => return FeedResult::Wrong,
             },
-            At::Key => match c {
+            JsonCallState::Key => match c {
                 '"' => {
                     self.text.clear();
                     self.text.push('"');
-                    self.at = At::InKey { escaped: false };
+                    self.at = JsonCallState::InKey { escaped: false };
                 }
                 '}' => return self.end(emit),
                 ',' => (),
                 _ if space => (),
-                _ => return Fed::Wrong,
+                _ => return FeedResult::Wrong,
             },
-            At::InKey { escaped } => {
+            JsonCallState::InKey { escaped } => {
                 self.text.push(c);
                 match (c, *escaped) {
                     ('"', false) => {
-                        let key = unquoted(&self.text);
+                        let key = unquote(&self.text);
                         let is = |names: &[String]| names.contains(&key);
                         self.role = match () {
                             () if self.names.short => {
                                 emit.start(&key, None);
                                 self.name = Some(key);
-                                Role::Arguments
+                                ValueRole::Arguments
                             }
-                            () if is(&self.names.name) => Role::Name,
-                            () if is(&self.names.arguments) => Role::Arguments,
-                            () if is(&self.names.id) => Role::Id,
-                            () => Role::Other,
+                            () if is(&self.names.name) => ValueRole::Name,
+                            () if is(&self.names.arguments) => ValueRole::Arguments,
+                            () if is(&self.names.id) => ValueRole::Id,
+                            () => ValueRole::Other,
                         };
-                        self.at = At::Colon;
+                        self.at = JsonCallState::Colon;
                     }
                     ('\\', false) => *escaped = true,
                     _ => *escaped = false,
                 }
             }
-            At::Colon => match c {
-                ':' => self.at = At::Value,
+            JsonCallState::Colon => match c {
+                ':' => self.at = JsonCallState::Value,
                 _ if space => (),
-                _ => return Fed::Wrong,
+                _ => return FeedResult::Wrong,
             },
-            At::Value if space => (),
-            At::Value => {
+            JsonCallState::Value if space => (),
+            JsonCallState::Value => {
                 self.text.clear();
-                self.arguments |= self.role == Role::Arguments;
+                self.arguments |= self.role == ValueRole::Arguments;
                 match c {
                     '"' => {
                         self.text.push(c);
-                        self.at = At::Text { escaped: false };
+                        self.at = JsonCallState::Text { escaped: false };
                     }
-                    '}' | ']' | ',' | ':' => return Fed::Wrong,
+                    '}' | ']' | ',' | ':' => return FeedResult::Wrong,
                     c => {
                         let depth = usize::from(c == '{' || c == '[');
-                        self.at = At::Raw { depth, quoted: false, escaped: false };
+                        self.at = JsonCallState::Raw { depth, quoted: false, escaped: false };
                         self.raw(c, emit);
                     }
                 }
             }
-            At::Text { escaped } => {
+            JsonCallState::Text { escaped } => {
                 self.text.push(c);
                 match (c, *escaped) {
                     ('"', false) => {
-                        self.at = At::After;
+                        self.at = JsonCallState::After;
                         self.value(emit);
                     }
                     ('\\', false) => *escaped = true,
                     _ => *escaped = false,
                 }
             }
-            At::Raw { depth, quoted, escaped } => {
+            JsonCallState::Raw { depth, quoted, escaped } => {
                 if *depth == 0 && matches!(c, ',' | '}') {
-                    self.at = At::After;
+                    self.at = JsonCallState::After;
                     return self.feed(c, emit);
                 }
                 match (c, *quoted) {
@@ -179,26 +179,26 @@ impl JsonCall {
                     ('}' | ']', false) => {
                         *depth -= 1;
                         if *depth == 0 {
-                            self.at = At::After;
+                            self.at = JsonCallState::After;
                         }
                     }
                     _ => (),
                 }
                 self.raw(c, emit);
             }
-            At::After => match c {
-                ',' => self.at = At::Key,
+            JsonCallState::After => match c {
+                ',' => self.at = JsonCallState::Key,
                 '}' => return self.end(emit),
                 _ if space => (),
-                _ => return Fed::Wrong,
+                _ => return FeedResult::Wrong,
             },
         }
-        Fed::More
+        FeedResult::More
     }
 
     /// A character of a value that is not a string: those of arguments are given at once.
     fn raw(&mut self, c: char, emit: &mut Emit) {
-        if self.role == Role::Arguments {
+        if self.role == ValueRole::Arguments {
             emit.arguments(c.encode_utf8(&mut [0; 4]));
         }
     }
@@ -207,41 +207,41 @@ impl JsonCall {
     fn value(&mut self, emit: &mut Emit) {
         let text = std::mem::take(&mut self.text);
         match self.role {
-            Role::Name => {
-                let name = unquoted(&text);
+            ValueRole::Name => {
+                let name = unquote(&text);
                 emit.start(&name, None);
                 self.name = Some(name);
             }
-            Role::Id => emit.id(unquoted(&text)),
+            ValueRole::Id => emit.id(unquote(&text)),
             // Arguments as text in a string: the text is JSON itself.
-            Role::Arguments => {
-                let inner = unquoted(&text);
+            ValueRole::Arguments => {
+                let inner = unquote(&text);
                 let object = matches!(Json::parse(&inner), Ok(Json::Object(_)));
                 emit.arguments(if object { &inner } else { &text });
             }
-            Role::Other => (),
+            ValueRole::Other => (),
         }
     }
 
-    fn end(&mut self, emit: &mut Emit) -> Fed {
+    fn end(&mut self, emit: &mut Emit) -> FeedResult {
         if self.name.is_none() {
-            return Fed::Wrong;
+            return FeedResult::Wrong;
         }
         if !self.arguments {
             emit.arguments("{}");
         }
         emit.end(true);
-        self.at = At::Before;
+        self.at = JsonCallState::Before;
         if self.list {
-            Fed::CallDone
+            FeedResult::CallDone
         } else {
-            Fed::Done
+            FeedResult::Done
         }
     }
 }
 
 /// The text of a JSON string; as it stands, if it is not one.
-pub(super) fn unquoted(text: &str) -> String {
+pub(super) fn unquote(text: &str) -> String {
     match Json::parse(text) {
         Ok(Json::Str(s)) => s,
         _ => text.trim_matches('"').to_string(),

@@ -1,11 +1,11 @@
 //! GLM's calls: `name`, then `<arg_key>k</arg_key><arg_value>v</arg_value>` for each argument.
 
 use crate::reply::call::Emit;
-use crate::reply::params::{escaped, take, value, Type, Types};
-use crate::reply::{until, Found};
+use crate::reply::params::{escape_json, take, value, Type, Types};
+use crate::reply::{until, MarkSearch};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum PairsState {
     Name,
     Between,
     Key,
@@ -13,10 +13,10 @@ enum At {
     Value,
 }
 
-pub(super) struct Pairs {
+pub(super) struct PairsParser {
     /// What ends the section: it is left to the section.
     close: String,
-    at: At,
+    at: PairsState,
     function: String,
     text: String,
     of: Type,
@@ -24,23 +24,23 @@ pub(super) struct Pairs {
     begun: bool,
 }
 
-impl Pairs {
-    pub fn new(close: String) -> Pairs {
+impl PairsParser {
+    pub fn new(close: String) -> PairsParser {
         let (function, text) = (String::new(), String::new());
-        Pairs { close, at: At::Name, function, text, of: Type::Unknown, count: 0, begun: false }
+        PairsParser { close, at: PairsState::Name, function, text, of: Type::Unknown, count: 0, begun: false }
     }
 
     /// Goes on; true when the call has ended.
     pub fn run(&mut self, pending: &mut String, types: &Types, emit: &mut Emit) -> bool {
         loop {
             match self.at {
-                At::Name | At::Between => {
+                PairsState::Name | PairsState::Between => {
                     let found = until(pending, &["<arg_key>", &self.close]);
-                    let (Found::Mark(text, _) | Found::Text(text)) = &found;
+                    let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
                     self.text.push_str(text);
-                    let Found::Mark(_, mark) = found else { return false };
+                    let MarkSearch::Mark(_, mark) = found else { return false };
                     let text = std::mem::take(&mut self.text);
-                    if self.at == At::Name {
+                    if self.at == PairsState::Name {
                         self.function = text.trim().to_string();
                         emit.start(&self.function, None);
                     }
@@ -50,31 +50,31 @@ impl Pairs {
                         pending.insert_str(0, &self.close);
                         return true;
                     }
-                    self.at = At::Key;
+                    self.at = PairsState::Key;
                 }
-                At::Key => {
+                PairsState::Key => {
                     if !take(pending, "</arg_key>", &mut self.text) {
                         return false;
                     }
                     let key = std::mem::take(&mut self.text);
                     self.of = types.of(&self.function, key.trim());
                     emit.arguments(if self.count == 0 { "{\"" } else { ", \"" });
-                    emit.arguments(&escaped(key.trim()));
+                    emit.arguments(&escape_json(key.trim()));
                     emit.arguments("\": ");
                     self.count += 1;
                     self.begun = false;
-                    self.at = At::BeforeValue;
+                    self.at = PairsState::BeforeValue;
                 }
-                At::BeforeValue => match until(pending, &["<arg_value>"]) {
-                    Found::Mark(..) => self.at = At::Value,
-                    Found::Text(_) => return false,
+                PairsState::BeforeValue => match until(pending, &["<arg_value>"]) {
+                    MarkSearch::Mark(..) => self.at = PairsState::Value,
+                    MarkSearch::Text(_) => return false,
                 },
-                At::Value => {
+                PairsState::Value => {
                     let over = take(pending, "</arg_value>", &mut self.text);
                     if self.of == Type::Text {
                         emit.arguments(if self.begun { "" } else { "\"" });
                         self.begun = true;
-                        emit.arguments(&escaped(&std::mem::take(&mut self.text)));
+                        emit.arguments(&escape_json(&std::mem::take(&mut self.text)));
                         emit.arguments(if over { "\"" } else { "" });
                     } else if over {
                         emit.arguments(&value(&std::mem::take(&mut self.text), self.of));
@@ -82,7 +82,7 @@ impl Pairs {
                     if !over {
                         return false;
                     }
-                    self.at = At::Between;
+                    self.at = PairsState::Between;
                 }
             }
         }

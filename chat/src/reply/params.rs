@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::json::{quote, Json};
 use crate::reply::call::Emit;
-use crate::reply::format::Kind;
-use crate::reply::{until, Found};
+use crate::reply::format::CallNotation;
+use crate::reply::{until, MarkSearch};
 
 /// What a request's tools say of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,14 +80,14 @@ pub(super) fn value(text: &str, of: Type) -> String {
 }
 
 /// Text of a JSON string without its quotes.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_json(text: &str) -> String {
     let mut out = String::new();
     quote(text, false, &mut out);
     out[1..out.len() - 1].to_string()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ParamsState {
     Open,
     Name,
     Between,
@@ -99,7 +99,7 @@ enum At {
 pub(super) struct Params {
     marks: [String; 6],
     lines: bool,
-    at: At,
+    at: ParamsState,
     function: String,
     text: String,
     of: Type,
@@ -109,15 +109,15 @@ pub(super) struct Params {
 }
 
 impl Params {
-    pub fn new(kind: &Kind) -> Params {
+    pub fn new(kind: &CallNotation) -> Params {
         let (marks, lines) = match kind.clone() {
-            Kind::Params { open, end, param, key_end, param_close, close, lines } => {
+            CallNotation::Params { open, end, param, key_end, param_close, close, lines } => {
                 ([open, end, param, key_end, param_close, close], lines)
             }
             _ => (Default::default(), false),
         };
         let (function, text) = (String::new(), String::new());
-        Params { marks, lines, at: At::Open, function, text, of: Type::Unknown, count: 0, begun: false }
+        Params { marks, lines, at: ParamsState::Open, function, text, of: Type::Unknown, count: 0, begun: false }
     }
 
     /// Goes on; true when the call has ended.
@@ -125,29 +125,29 @@ impl Params {
         let [open, end, param, key_end, param_close, close] = &self.marks;
         loop {
             match self.at {
-                At::Open => {
+                ParamsState::Open => {
                     pending.drain(..open.len().min(pending.len()));
-                    self.at = At::Name;
+                    self.at = ParamsState::Name;
                 }
-                At::Name => {
+                ParamsState::Name => {
                     if !take(pending, end, &mut self.text) {
                         return false;
                     }
                     let head = std::mem::take(&mut self.text);
                     self.function = head.split_once('"').map_or(head.as_str(), |(name, _)| name).trim().to_string();
                     emit.start(&self.function, None);
-                    self.at = At::Between;
+                    self.at = ParamsState::Between;
                 }
-                At::Between => match until(pending, &[param, close]) {
-                    Found::Mark(_, 0) => self.at = At::Key,
-                    Found::Mark(..) => {
+                ParamsState::Between => match until(pending, &[param, close]) {
+                    MarkSearch::Mark(_, 0) => self.at = ParamsState::Key,
+                    MarkSearch::Mark(..) => {
                         emit.arguments(if self.count == 0 { "{}" } else { "}" });
                         emit.end(true);
                         return true;
                     }
-                    Found::Text(_) => return false,
+                    MarkSearch::Text(_) => return false,
                 },
-                At::Key => {
+                ParamsState::Key => {
                     if !take(pending, key_end, &mut self.text) {
                         return false;
                     }
@@ -160,16 +160,16 @@ impl Params {
                         () => types.of(&self.function, key),
                     };
                     emit.arguments(if self.count == 0 { "{\"" } else { ", \"" });
-                    emit.arguments(&escaped(key));
+                    emit.arguments(&escape_json(key));
                     emit.arguments("\": ");
                     self.count += 1;
                     self.begun = false;
-                    self.at = At::Value;
+                    self.at = ParamsState::Value;
                 }
-                At::Value => {
+                ParamsState::Value => {
                     let found = until(pending, &[param_close]);
-                    let (Found::Mark(text, _) | Found::Text(text)) = &found;
-                    let over = matches!(found, Found::Mark(..));
+                    let (MarkSearch::Mark(text, _) | MarkSearch::Text(text)) = &found;
+                    let over = matches!(found, MarkSearch::Mark(..));
                     self.text.push_str(text);
                     // What may be in a wrapper is given when it is whole.
                     let wrapped = param_close == "</param>";
@@ -185,7 +185,7 @@ impl Params {
                     if !over {
                         return false;
                     }
-                    self.at = At::Between;
+                    self.at = ParamsState::Between;
                 }
             }
         }
@@ -211,7 +211,7 @@ fn piece(text: &mut String, begun: &mut bool, lines: bool, over: bool, emit: &mu
     }
     let held = lines && text.ends_with('\n');
     let end = text.len() - usize::from(held);
-    emit.arguments(&escaped(&text[..end]));
+    emit.arguments(&escape_json(&text[..end]));
     text.drain(..end);
     if over {
         text.clear();
@@ -222,7 +222,7 @@ fn piece(text: &mut String, begun: &mut bool, lines: bool, over: bool, emit: &mu
 /// Takes text up to a mark; false if it did not come yet.
 pub(super) fn take(pending: &mut String, mark: &str, text: &mut String) -> bool {
     let found = until(pending, &[mark]);
-    let (Found::Mark(more, _) | Found::Text(more)) = &found;
+    let (MarkSearch::Mark(more, _) | MarkSearch::Text(more)) = &found;
     text.push_str(more);
-    matches!(found, Found::Mark(..))
+    matches!(found, MarkSearch::Mark(..))
 }

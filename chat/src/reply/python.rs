@@ -4,14 +4,14 @@ use crate::json::{quote, Json};
 use crate::reply::call::Emit;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum PythonState {
     Before,
     Name,
     Arguments,
 }
 
 pub(super) struct Python {
-    at: At,
+    at: PythonState,
     text: String,
     depth: usize,
     quoted: Option<char>,
@@ -21,7 +21,7 @@ pub(super) struct Python {
 
 impl Python {
     pub fn new() -> Python {
-        Python { at: At::Before, text: String::new(), depth: 0, quoted: None, escaped: false, count: 0 }
+        Python { at: PythonState::Before, text: String::new(), depth: 0, quoted: None, escaped: false, count: 0 }
     }
 
     /// Goes on; true when the list has ended.
@@ -41,23 +41,23 @@ impl Python {
 
     fn feed(&mut self, c: char, emit: &mut Emit) -> bool {
         match self.at {
-            At::Before => match c {
+            PythonState::Before => match c {
                 ']' => return true,
                 '[' | ',' => (),
                 c if c.is_whitespace() => (),
                 c => {
                     self.text.push(c);
-                    self.at = At::Name;
+                    self.at = PythonState::Name;
                 }
             },
-            At::Name if c == '(' => {
+            PythonState::Name if c == '(' => {
                 emit.start(std::mem::take(&mut self.text).trim(), None);
                 self.count = 0;
-                self.at = At::Arguments;
+                self.at = PythonState::Arguments;
             }
-            At::Name if c == ']' => return true,
-            At::Name => self.text.push(c),
-            At::Arguments => self.argument(c, emit),
+            PythonState::Name if c == ']' => return true,
+            PythonState::Name => self.text.push(c),
+            PythonState::Arguments => self.argument(c, emit),
         }
         false
     }
@@ -74,7 +74,7 @@ impl Python {
                 self.whole(emit);
                 emit.arguments(if self.count == 0 { "{}" } else { "}" });
                 emit.end(true);
-                self.at = At::Before;
+                self.at = PythonState::Before;
                 return;
             }
             (')' | ']' | '}', None) => self.depth = self.depth.saturating_sub(1),
@@ -99,7 +99,7 @@ impl Python {
 
     /// The reply ended: what was begun is not whole.
     pub fn cut_off(&mut self, emit: &mut Emit) {
-        if self.at == At::Arguments && self.count > 0 {
+        if self.at == PythonState::Arguments && self.count > 0 {
             self.text.clear();
             emit.arguments("");
         }
@@ -135,19 +135,19 @@ pub(super) fn method_call(text: &str) -> Option<(String, String)> {
 
 /// A Python literal; what is none is a string.
 fn literal(text: &str) -> Json {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = PythonReader { text, at: 0 };
     match reader.value(0) {
         Some(value) if text[reader.at..].trim().is_empty() => value,
         _ => Json::Str(text.to_string()),
     }
 }
 
-struct Reader<'a> {
+struct PythonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl PythonReader<'_> {
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();

@@ -36,7 +36,7 @@ impl Tags {
         if !take(pending, &format!("{}</invoke>", self.prefix), &mut self.text) {
             return false;
         }
-        let mut reader = Reader { prefix: &self.prefix, text: &self.text, at: 0 };
+        let mut reader = TagReader { prefix: &self.prefix, text: &self.text, at: 0 };
         let arguments = reader.entries(&|key| types.of(&function, key), 0);
         emit.arguments(&Json::Object(arguments).dump());
         emit.end(true);
@@ -44,13 +44,13 @@ impl Tags {
     }
 }
 
-struct Reader<'a> {
+struct TagReader<'a> {
     prefix: &'a str,
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl TagReader<'_> {
     /// Elements up to a closing tag or the end.
     fn entries(&mut self, of: &dyn Fn(&str) -> Type, depth: usize) -> Vec<(String, Json)> {
         let mut entries: Vec<(String, Json)> = Vec::new();

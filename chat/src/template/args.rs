@@ -35,6 +35,6 @@ impl CallArgs {
 }
 
 /// An argument that must be there.
-pub(crate) fn required(value: Option<Value>, what: &str, name: &str) -> Result<Value> {
+pub(crate) fn require_argument(value: Option<Value>, what: &str, name: &str) -> Result<Value> {
     value.ok_or_else(|| Error::template(format!("{what}() missing required argument: '{name}'")))
 }

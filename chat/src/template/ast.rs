@@ -74,43 +74,43 @@ pub(crate) struct Args {
 
 /// What is assigned to.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum AssignTarget {
     Name(Arc<str>),
     /// `namespace.attribute`
     Attr(Arc<str>, Arc<str>),
-    Tuple(Vec<Target>),
+    Tuple(Vec<AssignTarget>),
 }
 
 /// A statement and its line.
 #[derive(Debug)]
 pub(crate) struct Stmt {
     pub line: usize,
-    pub kind: Kind,
+    pub kind: StatementKind,
 }
 
 /// A body of statements.
-pub(crate) type Body = Vec<Stmt>;
+pub(crate) type StatementBody = Vec<Stmt>;
 
 /// What a statement does.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum StatementKind {
     Text(Arc<str>),
     Print(Expr),
     For(Arc<For>),
     /// Tests with bodies, then what `else` has.
-    If(Vec<(Expr, Body)>, Body),
-    Set(Target, Expr),
+    If(Vec<(Expr, StatementBody)>, StatementBody),
+    Set(AssignTarget, Expr),
     /// `{% set x %}…{% endset %}`, with filters.
-    SetBlock(Target, Option<Expr>, Body),
+    SetBlock(AssignTarget, Option<Expr>, StatementBody),
     Macro(Arc<MacroDef>),
     /// `{% call(args) f() %}…{% endcall %}`; the expression is the call.
     CallBlock(Arc<MacroDef>, Expr),
-    FilterBlock(Expr, Body),
-    With(Vec<(Target, Expr)>, Body),
+    FilterBlock(Expr, StatementBody),
+    With(Vec<(AssignTarget, Expr)>, StatementBody),
     /// A body in a scope of its own: `generation`, `block … scoped`, `autoescape`.
-    Scope(Body),
+    Scope(StatementBody),
     /// A `block`, which sees the template's own names only.
-    Block(Body),
+    Block(StatementBody),
     Break,
     Continue,
 }
@@ -118,11 +118,11 @@ pub(crate) enum Kind {
 /// A loop.
 #[derive(Debug)]
 pub(crate) struct For {
-    pub target: Target,
+    pub target: AssignTarget,
     pub iter: Expr,
     pub test: Option<Expr>,
-    pub body: Body,
-    pub otherwise: Body,
+    pub body: StatementBody,
+    pub otherwise: StatementBody,
     pub recursive: bool,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct For {
 pub(crate) struct MacroDef {
     pub name: Arc<str>,
     pub params: Vec<(Arc<str>, Option<Expr>)>,
-    pub body: Body,
+    pub body: StatementBody,
     /// Names of further arguments that the body reads.
     pub varargs: bool,
     pub kwargs: bool,

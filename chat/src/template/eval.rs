@@ -130,7 +130,7 @@ impl Machine<'_> {
             };
             for (key, value) in map.0.borrow().entries() {
                 let Value::Str(key) = key else { return Err(Error::template("keywords must be strings")) };
-                named.push((key.shared(), value.clone()));
+                named.push((key.to_shared(), value.clone()));
             }
         }
         Ok(CallArgs { positional, named })
@@ -164,7 +164,7 @@ impl Machine<'_> {
                 }
             },
             Value::Loop(state) => self.loop_again(state, args),
-            other => Err(Error::template(format!("'{}' object is not callable", other.defined()?.type_name()))),
+            other => Err(Error::template(format!("'{}' object is not callable", other.require_defined()?.type_name()))),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::template::parser::Parser;
 /// Operators in one expression that wrap what stands left of them: bounds how deep a tree can get.
 const LINKS: usize = 1000;
 
-fn boxed(expr: Expr) -> Box<Expr> {
+fn box_expr(expr: Expr) -> Box<Expr> {
     Box::new(expr)
 }
 
@@ -25,12 +25,12 @@ impl Parser {
 
     /// An expression.
     pub fn expression(&mut self) -> Result<Expr> {
-        self.nested(|p| p.conditional())
+        self.parse_nested(|p| p.conditional())
     }
 
     /// Expressions with commas between them are a tuple; `conditional`: each may have an `if`.
     pub fn tuple(&mut self, conditional: bool) -> Result<Expr> {
-        let one = |p: &mut Self| if conditional { p.expression() } else { p.nested(|p| p.or()) };
+        let one = |p: &mut Self| if conditional { p.expression() } else { p.parse_nested(|p| p.or()) };
         let first = one(self)?;
         if !self.is_op(",") {
             return Ok(first);
@@ -51,8 +51,8 @@ impl Parser {
         while self.skip_name("if") {
             self.link()?;
             let test = self.or()?;
-            let otherwise = if self.skip_name("else") { Some(boxed(self.expression()?)) } else { None };
-            expr = Expr::Cond(boxed(test), boxed(expr), otherwise);
+            let otherwise = if self.skip_name("else") { Some(box_expr(self.expression()?)) } else { None };
+            expr = Expr::Cond(box_expr(test), box_expr(expr), otherwise);
         }
         Ok(expr)
     }
@@ -61,7 +61,7 @@ impl Parser {
         let mut left = self.and()?;
         while self.skip_name("or") {
             self.link()?;
-            left = Expr::Or(boxed(left), boxed(self.and()?));
+            left = Expr::Or(box_expr(left), box_expr(self.and()?));
         }
         Ok(left)
     }
@@ -70,14 +70,14 @@ impl Parser {
         let mut left = self.not()?;
         while self.skip_name("and") {
             self.link()?;
-            left = Expr::And(boxed(left), boxed(self.not()?));
+            left = Expr::And(box_expr(left), box_expr(self.not()?));
         }
         Ok(left)
     }
 
     fn not(&mut self) -> Result<Expr> {
         if self.skip_name("not") {
-            return Ok(Expr::Not(boxed(self.nested(|p| p.not())?)));
+            return Ok(Expr::Not(box_expr(self.parse_nested(|p| p.not())?)));
         }
         self.comparison()
     }
@@ -106,7 +106,7 @@ impl Parser {
             self.next();
             rest.push((cmp, self.sum()?));
         }
-        Ok(if rest.is_empty() { first } else { Expr::Compare(boxed(first), rest) })
+        Ok(if rest.is_empty() { first } else { Expr::Compare(box_expr(first), rest) })
     }
 
     fn binary(&mut self, ops: &[(&str, Op)], operand: fn(&mut Self) -> Result<Expr>) -> Result<Expr> {
@@ -114,7 +114,7 @@ impl Parser {
         while let Some((_, op)) = ops.iter().find(|(sign, _)| self.is_op(sign)) {
             self.link()?;
             self.next();
-            left = Expr::Binary(*op, boxed(left), boxed(operand(self)?));
+            left = Expr::Binary(*op, box_expr(left), box_expr(operand(self)?));
         }
         Ok(left)
     }
@@ -149,7 +149,7 @@ impl Parser {
         let node = match sign {
             Some(sign) => {
                 self.next();
-                Expr::Unary(sign, boxed(self.nested(|p| p.unary(false))?))
+                Expr::Unary(sign, box_expr(self.parse_nested(|p| p.unary(false))?))
             }
             None => self.primary()?,
         };
@@ -186,7 +186,7 @@ impl Parser {
             }
             Some(Token::Int(i)) => Ok(Expr::Int(i)),
             Some(Token::Float(f)) => Ok(Expr::Float(f)),
-            Some(Token::Op("(")) => self.nested(|p| p.parenthesis()),
+            Some(Token::Op("(")) => self.parse_nested(|p| p.parenthesis()),
             Some(Token::Op("[")) => {
                 let mut items = Vec::new();
                 while !self.skip_op("]") {
@@ -258,10 +258,10 @@ impl Parser {
 
     fn call(&mut self, node: Expr) -> Result<Expr> {
         self.link()?;
-        Ok(Expr::Call(boxed(node), self.args()?))
+        Ok(Expr::Call(box_expr(node), self.args()?))
     }
 
-    fn dotted(&mut self) -> Result<Arc<str>> {
+    fn parse_dotted_name(&mut self) -> Result<Arc<str>> {
         let mut name = self.expect_name()?;
         while self.skip_op(".") {
             name = format!("{name}.{}", self.expect_name()?).into();
@@ -271,16 +271,16 @@ impl Parser {
 
     /// Behind `|`: filters, one after another.
     pub fn filters(&mut self, of: Option<Expr>) -> Result<Expr> {
-        let mut of = of.map(boxed);
+        let mut of = of.map(box_expr);
         loop {
             self.link()?;
-            let name = self.dotted()?;
+            let name = self.parse_dotted_name()?;
             let args = if self.is_op("(") { self.args()? } else { Args::default() };
             let filter = Expr::Filter(of, name, args);
             if !self.skip_op("|") {
                 return Ok(filter);
             }
-            of = Some(boxed(filter));
+            of = Some(box_expr(filter));
         }
     }
 
@@ -288,7 +288,7 @@ impl Parser {
         self.link()?;
         self.next();
         let negated = self.skip_name("not");
-        let name = self.dotted()?;
+        let name = self.parse_dotted_name()?;
         let args = match self.peek() {
             Some(Token::Op("(")) => self.args()?,
             Some(Token::Name(n)) if ["else", "or", "and", "is", "if", "in", "not", "recursive"].contains(&&**n) => {
@@ -300,12 +300,12 @@ impl Parser {
             }
             _ => Args::default(),
         };
-        let test = Expr::Test(boxed(node), name, args);
-        Ok(if negated { Expr::Not(boxed(test)) } else { test })
+        let test = Expr::Test(box_expr(node), name, args);
+        Ok(if negated { Expr::Not(box_expr(test)) } else { test })
     }
 
     fn args(&mut self) -> Result<Args> {
-        self.nested(|p| {
+        self.parse_nested(|p| {
             p.expect_op("(")?;
             let mut args = Args::default();
             let mut first = true;
@@ -318,9 +318,9 @@ impl Parser {
                 }
                 first = false;
                 if p.skip_op("*") {
-                    args.rest = Some(boxed(p.expression()?));
+                    args.rest = Some(box_expr(p.expression()?));
                 } else if p.skip_op("**") {
-                    args.named_rest = Some(boxed(p.expression()?));
+                    args.named_rest = Some(box_expr(p.expression()?));
                 } else if matches!(p.peek(), Some(Token::Name(_))) && p.peek_at(1) == Some(&Token::Op("=")) {
                     let name = p.expect_name()?;
                     p.next();
@@ -339,8 +339,8 @@ impl Parser {
         self.link()?;
         if self.skip_op(".") {
             return match self.next() {
-                Some(Token::Name(name)) => Ok(Expr::Attr(boxed(node), name)),
-                Some(Token::Int(i)) => Ok(Expr::Item(boxed(node), boxed(Expr::Int(i)))),
+                Some(Token::Name(name)) => Ok(Expr::Attr(box_expr(node), name)),
+                Some(Token::Int(i)) => Ok(Expr::Item(box_expr(node), box_expr(Expr::Int(i)))),
                 _ => {
                     self.back();
                     self.unexpected("name or number")
@@ -348,31 +348,31 @@ impl Parser {
             };
         }
         self.expect_op("[")?;
-        self.nested(|p| {
-            let start = if p.is_op(":") { None } else { Some(boxed(p.expression()?)) };
+        self.parse_nested(|p| {
+            let start = if p.is_op(":") { None } else { Some(box_expr(p.expression()?)) };
             if !p.is_op(":") {
                 let first = match start {
                     Some(first) => *first,
                     None => return p.unexpected("an index"),
                 };
                 if p.skip_op("]") {
-                    return Ok(Expr::Item(boxed(node), boxed(first)));
+                    return Ok(Expr::Item(box_expr(node), box_expr(first)));
                 }
                 let mut items = vec![first];
                 while p.skip_op(",") {
                     items.push(p.expression()?);
                 }
                 p.expect_op("]")?;
-                return Ok(Expr::Item(boxed(node), boxed(Expr::Tuple(items))));
+                return Ok(Expr::Item(box_expr(node), box_expr(Expr::Tuple(items))));
             }
             p.next();
-            let stop = if p.is_op("]") || p.is_op(":") { None } else { Some(boxed(p.expression()?)) };
+            let stop = if p.is_op("]") || p.is_op(":") { None } else { Some(box_expr(p.expression()?)) };
             let step = match p.skip_op(":") && !p.is_op("]") {
-                true => Some(boxed(p.expression()?)),
+                true => Some(box_expr(p.expression()?)),
                 false => None,
             };
             p.expect_op("]")?;
-            Ok(Expr::Slice(boxed(node), [start, stop, step]))
+            Ok(Expr::Slice(box_expr(node), [start, stop, step]))
         })
     }
 }

@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::template::args::{required, CallArgs};
+use crate::template::args::{require_argument, CallArgs};
 use crate::template::run::Machine;
 use crate::text::Text;
-use crate::value::{show, Func, Map, Value};
+use crate::value::{show, DictEntries, Func, Value};
 
 const NAMES: &[&str] = &["range", "dict", "namespace", "cycler", "joiner", "lipsum", "raise_exception", "strftime_now"];
 
-/// As jinja2's sandbox has it.
+/// The most numbers that `range()` gives, which is the limit of jinja2's sandbox.
 const LONGEST_RANGE: usize = 100_000;
 
 /// The global function of a name.
@@ -52,7 +52,7 @@ pub(crate) fn call(machine: &Machine, name: &str, mut args: CallArgs) -> Result<
             match made {
                 Value::Dict(map) if name == "namespace" => {
                     let entries = map.0.take();
-                    Ok(Value::Namespace(budget.made(Map(RefCell::new(entries)))))
+                    Ok(Value::Namespace(budget.register_holder(DictEntries(RefCell::new(entries)))))
                 }
                 made => Ok(made),
             }
@@ -66,13 +66,13 @@ pub(crate) fn call(machine: &Machine, name: &str, mut args: CallArgs) -> Result<
         }
         "raise_exception" => {
             let [message] = args.bind(name, ["message"])?;
-            Err(Error::Refused(show::text(budget, &required(message, name, "message")?)?.as_str().to_string()))
+            Err(Error::Refused(show::text(budget, &require_argument(message, name, "message")?)?.as_str().to_string()))
         }
         "strftime_now" => {
             let [format] = args.bind(name, ["format"])?;
-            let format = show::text(budget, &required(format, name, "format")?)?;
+            let format = show::text(budget, &require_argument(format, name, "format")?)?;
             budget.take(format.len())?;
-            Ok(Value::Str(Text::derived(machine.now.format(format.as_str()), &[&format])))
+            Ok(Value::Str(Text::derive(machine.now.format(format.as_str()), &[&format])))
         }
         _ => Err(Error::template(format!("'{name}' is not supported"))),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::template::args::{required, CallArgs};
+use crate::template::args::{require_argument, CallArgs};
 use crate::template::run::Machine;
 use crate::template::{percent, strings, subscript};
 use crate::text::Text;
@@ -77,7 +77,7 @@ pub(crate) fn call(machine: &Machine, of: &Value, name: &Arc<str>, mut args: Cal
         Value::List(_) | Value::Tuple(_) => list(machine, of, name, args),
         Value::Dict(_) => dict(machine, of, name, args),
         Value::Loop(state) => match &**name {
-            "changed" => Ok(Value::Bool(state.changed(machine.budget, args.positional)?)),
+            "changed" => Ok(Value::Bool(state.update_changed(machine.budget, args.positional)?)),
             _ if args.positional.is_empty() => Err(Error::template("no items for cycling given")),
             _ => Ok(args.positional.swap_remove(state.index0() % args.positional.len())),
         },
@@ -94,9 +94,11 @@ pub(crate) fn call(machine: &Machine, of: &Value, name: &Arc<str>, mut args: Cal
 }
 
 fn text_arg(value: Option<Value>, what: &str, name: &str) -> Result<Text> {
-    match required(value, what, name)? {
+    match require_argument(value, what, name)? {
         Value::Str(text) => Ok(text),
-        other => Err(Error::template(format!("{what}: {name} must be str, not {}", other.defined()?.type_name()))),
+        other => {
+            Err(Error::template(format!("{what}: {name} must be str, not {}", other.require_defined()?.type_name())))
+        }
     }
 }
 
@@ -158,7 +160,7 @@ fn string(machine: &Machine, text: &Text, name: &str, mut args: CallArgs) -> Res
                     other.type_name()
                 ))),
             };
-            match required(what, name, "prefix")? {
+            match require_argument(what, name, "prefix")? {
                 Value::Tuple(all) => {
                     let any = all.0.borrow().iter().try_fold(false, |any, v| Ok::<bool, Error>(any | is(v)?))?;
                     Ok(Value::Bool(any))
@@ -215,7 +217,7 @@ fn string(machine: &Machine, text: &Text, name: &str, mut args: CallArgs) -> Res
         }
         "join" => {
             let [items] = args.bind(name, ["iterable"])?;
-            let items = required(items, name, "iterable")?.iterate(budget)?;
+            let items = require_argument(items, name, "iterable")?.iterate(budget)?;
             let part = |(i, v): (usize, Value)| match v {
                 Value::Str(t) => Ok(t),
                 other => Err(Error::template(format!(
@@ -260,14 +262,14 @@ fn string(machine: &Machine, text: &Text, name: &str, mut args: CallArgs) -> Res
         }
         "center" | "ljust" | "rjust" => {
             let [width, with] = args.bind(name, ["width", "fillchar"])?;
-            let width = required(width, name, "width")?.index()?;
+            let width = require_argument(width, name, "width")?.index()?;
             let with = optional_text(with, name, "fillchar")?;
             let with = with.as_ref().and_then(|w| w.as_str().chars().next()).unwrap_or(' ');
             ok(strings::fill(budget, text, width, with, name != "ljust", name != "rjust")?)
         }
         "zfill" => {
             let [width] = args.bind(name, ["width"])?;
-            let width = required(width, name, "width")?.index()?;
+            let width = require_argument(width, name, "width")?.index()?;
             let signed = s.starts_with(['-', '+']);
             let digits = text.slice(budget, usize::from(signed)..s.len())?;
             let filled = strings::fill(budget, &digits, width - i128::from(signed), '0', true, false)?;
@@ -324,11 +326,11 @@ fn list(machine: &Machine, of: &Value, name: &str, mut args: CallArgs) -> Result
         "append" => {
             let [item] = args.bind(name, ["object"])?;
             budget.elements(1)?;
-            items.0.borrow_mut().push(required(item, name, "object")?);
+            items.0.borrow_mut().push(require_argument(item, name, "object")?);
         }
         "extend" => {
             let [more] = args.bind(name, ["iterable"])?;
-            let more = required(more, name, "iterable")?.iterate(budget)?;
+            let more = require_argument(more, name, "iterable")?.iterate(budget)?;
             items.0.borrow_mut().extend(more);
         }
         "insert" => {
@@ -336,9 +338,9 @@ fn list(machine: &Machine, of: &Value, name: &str, mut args: CallArgs) -> Result
             budget.elements(1)?;
             let len = items.0.borrow().len();
             budget.work(len / 64)?;
-            let at = required(at, name, "index")?.index()?;
+            let at = require_argument(at, name, "index")?.index()?;
             let at = if at < 0 { at.saturating_add(len as i128).max(0) } else { at.min(len as i128) };
-            items.0.borrow_mut().insert(at as usize, required(item, name, "object")?);
+            items.0.borrow_mut().insert(at as usize, require_argument(item, name, "object")?);
         }
         "pop" => {
             let [at] = args.bind(name, ["index"])?;
@@ -355,21 +357,21 @@ fn list(machine: &Machine, of: &Value, name: &str, mut args: CallArgs) -> Result
         }
         "remove" => {
             let [what] = args.bind(name, ["value"])?;
-            match position(&required(what, name, "value")?)? {
+            match position(&require_argument(what, name, "value")?)? {
                 Some(at) => items.0.borrow_mut().remove(at),
                 None => return Err(Error::template("list.remove(x): x not in list")),
             };
         }
         "index" => {
             let [what] = args.bind(name, ["value"])?;
-            return match position(&required(what, name, "value")?)? {
+            return match position(&require_argument(what, name, "value")?)? {
                 Some(at) => Ok(Value::Int(at as i128)),
                 None => Err(Error::template("x not in list")),
             };
         }
         "count" => {
             let [what] = args.bind(name, ["value"])?;
-            let what = required(what, name, "value")?;
+            let what = require_argument(what, name, "value")?;
             let mut count = 0;
             for item in items.0.borrow().iter() {
                 count += i128::from(compare::equal(budget, item, &what)?);
@@ -410,7 +412,7 @@ fn dict(machine: &Machine, of: &Value, name: &str, mut args: CallArgs) -> Result
         }
         "get" | "pop" | "setdefault" => {
             let [key, default] = args.bind(name, ["key", "default"])?;
-            let key = required(key, name, "key")?;
+            let key = require_argument(key, name, "key")?;
             let found = match name {
                 "pop" => {
                     budget.work(map.0.borrow().len() / 4)?;
@@ -452,7 +454,7 @@ fn dict(machine: &Machine, of: &Value, name: &str, mut args: CallArgs) -> Result
                 None => Vec::new(),
             };
             // A name may have come by `**` from outside.
-            entries.extend(args.named.into_iter().map(|(n, v)| (Value::Str(Text::marked(n)), v)));
+            entries.extend(args.named.into_iter().map(|(n, v)| (Value::Str(Text::from_outside(n)), v)));
             budget.elements(2 * entries.len())?;
             let mut map = map.0.borrow_mut();
             entries.into_iter().try_for_each(|(k, v)| map.insert(k, v))?;

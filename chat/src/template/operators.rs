@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::template::ast::{Cmp, Op};
 use crate::template::{percent, strings};
@@ -10,7 +10,7 @@ use crate::text::{Builder, Text};
 use crate::value::{compare as order, Value};
 
 /// `a cmp b`.
-pub(crate) fn compare(budget: &Budget, cmp: Cmp, a: &Value, b: &Value) -> Result<bool> {
+pub(crate) fn compare(budget: &RenderBudget, cmp: Cmp, a: &Value, b: &Value) -> Result<bool> {
     Ok(match cmp {
         Cmp::Eq => order::equal(budget, a, b)?,
         Cmp::Ne => !order::equal(budget, a, b)?,
@@ -25,7 +25,7 @@ pub(crate) fn compare(budget: &Budget, cmp: Cmp, a: &Value, b: &Value) -> Result
 
 /// `-a` and `+a`.
 pub(crate) fn unary(sign: char, of: &Value) -> Result<Value> {
-    match (sign, of.defined()?) {
+    match (sign, of.require_defined()?) {
         ('-', Value::Float(f)) => Ok(Value::Float(-f)),
         ('-', Value::Int(_) | Value::Bool(_)) => of.index()?.checked_neg().map(Value::Int).ok_or_else(too_large),
         ('+', Value::Float(_) | Value::Int(_) | Value::Bool(_)) => Ok(of.clone()),
@@ -38,13 +38,13 @@ fn too_large() -> Error {
 }
 
 /// `a op b`.
-pub(crate) fn binary(budget: &Budget, op: Op, a: &Value, b: &Value) -> Result<Value> {
-    match (op, a.defined()?, b) {
+pub(crate) fn binary(budget: &RenderBudget, op: Op, a: &Value, b: &Value) -> Result<Value> {
+    match (op, a.require_defined()?, b) {
         (Op::Mod, Value::Str(format), _) => return Ok(Value::Str(percent::format(budget, format, b)?)),
         (_, _, Value::Undefined(_)) => {
-            b.defined()?;
+            b.require_defined()?;
         }
-        (Op::Add, Value::Str(a), Value::Str(b)) => return Ok(Value::Str(joined(budget, a, b)?)),
+        (Op::Add, Value::Str(a), Value::Str(b)) => return Ok(Value::Str(concat(budget, a, b)?)),
         (Op::Add, Value::List(x), Value::List(y)) => {
             return Value::list(budget, [&x.0.borrow()[..], &y.0.borrow()[..]].concat())
         }
@@ -52,10 +52,10 @@ pub(crate) fn binary(budget: &Budget, op: Op, a: &Value, b: &Value) -> Result<Va
             return Value::tuple(budget, [&x.0.borrow()[..], &y.0.borrow()[..]].concat())
         }
         (Op::Mul, Value::Str(_) | Value::List(_) | Value::Tuple(_), Value::Int(_) | Value::Bool(_)) => {
-            return repeated(budget, a, b.index()?)
+            return repeat(budget, a, b.index()?)
         }
         (Op::Mul, Value::Int(_) | Value::Bool(_), Value::Str(_) | Value::List(_) | Value::Tuple(_)) => {
-            return repeated(budget, b, a.index()?)
+            return repeat(budget, b, a.index()?)
         }
         _ => (),
     }
@@ -82,7 +82,7 @@ pub(crate) fn binary(budget: &Budget, op: Op, a: &Value, b: &Value) -> Result<Va
 }
 
 /// `a + b`: if one of them is safe, the other is escaped for HTML.
-fn joined(budget: &Budget, a: &Text, b: &Text) -> Result<Text> {
+fn concat(budget: &RenderBudget, a: &Text, b: &Text) -> Result<Text> {
     let safe = a.safe || b.safe;
     let mut out = Builder::new(budget);
     for part in [a, b] {
@@ -94,7 +94,7 @@ fn joined(budget: &Budget, a: &Text, b: &Text) -> Result<Text> {
     Ok(out.finish().with_safe(safe))
 }
 
-fn repeated(budget: &Budget, what: &Value, times: i128) -> Result<Value> {
+fn repeat(budget: &RenderBudget, what: &Value, times: i128) -> Result<Value> {
     let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
     match what {
         Value::Str(text) => {

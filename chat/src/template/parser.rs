@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::template::ast::{Body, Expr, For, Kind, MacroDef, Stmt, Target};
+use crate::template::ast::{AssignTarget, Expr, For, MacroDef, StatementBody, StatementKind, Stmt};
 use crate::template::lexer::{tokens, Token};
 
 /// Statements and expressions inside each other in the source.
 const NESTING: usize = 150;
 
 /// Parses a template's source.
-pub(crate) fn parse(source: &str) -> Result<Body> {
+pub(crate) fn parse(source: &str) -> Result<StatementBody> {
     let mut parser = Parser {
         tokens: tokens(source)?,
         at: 0,
@@ -127,7 +127,7 @@ impl Parser {
     }
 
     /// Parses something that may contain itself.
-    pub fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn parse_nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.nesting += 1;
         if self.nesting > NESTING {
             return self.fail("nested too deeply");
@@ -148,29 +148,29 @@ impl Parser {
     }
 
     /// Statements up to a tag with one of the names, which it goes over; the tag's end is left to the caller.
-    fn body(&mut self, ends: &[&str]) -> Result<(Body, Arc<str>)> {
-        let mut body = Body::new();
+    fn body(&mut self, ends: &[&str]) -> Result<(StatementBody, Arc<str>)> {
+        let mut body = StatementBody::new();
         loop {
             let line = self.line();
             self.links = 0;
             let kind = match self.next() {
                 None if ends.is_empty() => return Ok((body, "".into())),
                 None => return self.fail(format!("the template ends where {} should be", ends.join(" or "))),
-                Some(Token::Text(text)) => Kind::Text(text),
+                Some(Token::Text(text)) => StatementKind::Text(text),
                 Some(Token::PrintBegin) => {
                     let value = self.tuple(true)?;
                     if self.next() != Some(Token::PrintEnd) {
                         self.at -= 1;
                         return self.unexpected("end of print statement");
                     }
-                    Kind::Print(value)
+                    StatementKind::Print(value)
                 }
                 Some(Token::BlockBegin) => {
                     let name = self.expect_name()?;
                     if ends.contains(&&*name) {
                         return Ok((body, name));
                     }
-                    self.nested(|p| p.statement(&name))?
+                    self.parse_nested(|p| p.statement(&name))?
                 }
                 Some(_) => {
                     self.at -= 1;
@@ -182,35 +182,35 @@ impl Parser {
     }
 
     /// A body up to its end tag, and behind that.
-    fn through(&mut self, end: &str) -> Result<Body> {
+    fn parse_through(&mut self, end: &str) -> Result<StatementBody> {
         self.end_block()?;
         let (body, _) = self.body(&[end])?;
         self.end_block()?;
         Ok(body)
     }
 
-    fn statement(&mut self, name: &str) -> Result<Kind> {
+    fn statement(&mut self, name: &str) -> Result<StatementKind> {
         match name {
             "for" => self.for_loop(),
             "if" => self.conditions(),
             "set" => self.set(),
             "macro" => {
                 let name = self.expect_name()?;
-                Ok(Kind::Macro(Arc::new(self.macro_def(name, "endmacro")?)))
+                Ok(StatementKind::Macro(Arc::new(self.macro_def(name, "endmacro")?)))
             }
             "call" => self.call_block(),
             "filter" => {
                 let filter = self.filters(None)?;
-                Ok(Kind::FilterBlock(filter, self.through("endfilter")?))
+                Ok(StatementKind::FilterBlock(filter, self.parse_through("endfilter")?))
             }
             "with" => self.with(),
-            "generation" => Ok(Kind::Scope(self.through("endgeneration")?)),
+            "generation" => Ok(StatementKind::Scope(self.parse_through("endgeneration")?)),
             "autoescape" => {
                 let escapes = self.expression()?;
                 if !matches!(escapes, Expr::Bool(false)) {
                     return self.fail("'autoescape' is not supported: prompts are no HTML");
                 }
-                Ok(Kind::Scope(self.through("endautoescape")?))
+                Ok(StatementKind::Scope(self.parse_through("endautoescape")?))
             }
             "block" => {
                 let name = self.expect_name()?;
@@ -228,19 +228,19 @@ impl Parser {
                     self.at += 1;
                 }
                 self.end_block()?;
-                Ok(if scoped { Kind::Scope(body) } else { Kind::Block(body) })
+                Ok(if scoped { StatementKind::Scope(body) } else { StatementKind::Block(body) })
             }
             "print" => {
                 let value = self.tuple(true)?;
                 self.end_block()?;
-                Ok(Kind::Print(value))
+                Ok(StatementKind::Print(value))
             }
             "break" | "continue" => {
                 if self.loops == 0 {
                     return self.fail(format!("'{name}' outside of a loop"));
                 }
                 self.end_block()?;
-                Ok(if name == "break" { Kind::Break } else { Kind::Continue })
+                Ok(if name == "break" { StatementKind::Break } else { StatementKind::Continue })
             }
             "extends" | "include" | "import" | "from" => {
                 self.fail(format!("'{name}' needs other templates; there are none"))
@@ -249,7 +249,7 @@ impl Parser {
         }
     }
 
-    fn for_loop(&mut self) -> Result<Kind> {
+    fn for_loop(&mut self) -> Result<StatementKind> {
         let target = self.target(false)?;
         if !self.skip_name("in") {
             return self.unexpected("'in'");
@@ -261,14 +261,14 @@ impl Parser {
         self.loops += 1;
         let (body, end) = self.body(&["endfor", "else"])?;
         self.loops -= 1;
-        let otherwise = if &*end == "else" { self.through("endfor")? } else { Body::new() };
+        let otherwise = if &*end == "else" { self.parse_through("endfor")? } else { StatementBody::new() };
         if &*end == "endfor" {
             self.end_block()?;
         }
-        Ok(Kind::For(Arc::new(For { target, iter, test, body, otherwise, recursive })))
+        Ok(StatementKind::For(Arc::new(For { target, iter, test, body, otherwise, recursive })))
     }
 
-    fn conditions(&mut self) -> Result<Kind> {
+    fn conditions(&mut self) -> Result<StatementKind> {
         let mut branches = Vec::new();
         loop {
             self.links = 0;
@@ -278,21 +278,21 @@ impl Parser {
             branches.push((test, body));
             match &*end {
                 "elif" => (),
-                "else" => return Ok(Kind::If(branches, self.through("endif")?)),
+                "else" => return Ok(StatementKind::If(branches, self.parse_through("endif")?)),
                 _ => {
                     self.end_block()?;
-                    return Ok(Kind::If(branches, Body::new()));
+                    return Ok(StatementKind::If(branches, StatementBody::new()));
                 }
             }
         }
     }
 
-    fn set(&mut self) -> Result<Kind> {
+    fn set(&mut self) -> Result<StatementKind> {
         let target = self.target(true)?;
         if self.skip_op("=") {
             let value = self.tuple(true)?;
             self.end_block()?;
-            return Ok(Kind::Set(target, value));
+            return Ok(StatementKind::Set(target, value));
         }
         let filter = match self.is_op("|") {
             true => {
@@ -301,7 +301,7 @@ impl Parser {
             }
             false => None,
         };
-        Ok(Kind::SetBlock(target, filter, self.through("endset")?))
+        Ok(StatementKind::SetBlock(target, filter, self.parse_through("endset")?))
     }
 
     fn macro_def(&mut self, name: Arc<str>, end: &str) -> Result<MacroDef> {
@@ -323,21 +323,28 @@ impl Parser {
         }
         // The call of a call block stands between parameters and body: its caller parses the body.
         if &*name == "caller" {
-            return Ok(MacroDef { name, params, body: Body::new(), varargs: false, kwargs: false, caller: false });
+            return Ok(MacroDef {
+                name,
+                params,
+                body: StatementBody::new(),
+                varargs: false,
+                kwargs: false,
+                caller: false,
+            });
         }
         let (body, reads) = self.macro_body(end)?;
         Ok(MacroDef { name, params, body, varargs: reads.varargs, kwargs: reads.kwargs, caller: reads.caller })
     }
 
-    fn macro_body(&mut self, end: &str) -> Result<(Body, Reads)> {
+    fn macro_body(&mut self, end: &str) -> Result<(StatementBody, Reads)> {
         self.macros.push(Reads::default());
         let loops = std::mem::take(&mut self.loops);
-        let body = self.through(end)?;
+        let body = self.parse_through(end)?;
         self.loops = loops;
         Ok((body, self.macros.pop().unwrap_or_default()))
     }
 
-    fn call_block(&mut self) -> Result<Kind> {
+    fn call_block(&mut self) -> Result<StatementKind> {
         let head = self.macro_def("caller".into(), "endcall")?;
         let call = self.expression()?;
         if !matches!(call, Expr::Call(..)) {
@@ -345,28 +352,28 @@ impl Parser {
         }
         let (body, reads) = self.macro_body("endcall")?;
         let def = MacroDef { body, varargs: reads.varargs, kwargs: reads.kwargs, ..head };
-        Ok(Kind::CallBlock(Arc::new(def), call))
+        Ok(StatementKind::CallBlock(Arc::new(def), call))
     }
 
-    fn with(&mut self) -> Result<Kind> {
+    fn with(&mut self) -> Result<StatementKind> {
         let mut values = Vec::new();
         while self.peek() != Some(&Token::BlockEnd) {
             if !values.is_empty() {
                 self.expect_op(",")?;
             }
-            let target = Target::Name(self.expect_name()?);
+            let target = AssignTarget::Name(self.expect_name()?);
             self.expect_op("=")?;
             values.push((target, self.expression()?));
         }
-        Ok(Kind::With(values, self.through("endwith")?))
+        Ok(StatementKind::With(values, self.parse_through("endwith")?))
     }
 
     /// What is assigned to: a name, several, or with `dotted` an attribute of a namespace.
-    fn target(&mut self, dotted: bool) -> Result<Target> {
+    fn target(&mut self, dotted: bool) -> Result<AssignTarget> {
         if dotted && self.peek_at(1) == Some(&Token::Op(".")) {
             let name = self.expect_name()?;
             self.at += 1;
-            return Ok(Target::Attr(name, self.expect_name()?));
+            return Ok(AssignTarget::Attr(name, self.expect_name()?));
         }
         let first = self.one_target()?;
         if !self.is_op(",") {
@@ -380,20 +387,20 @@ impl Parser {
                 _ => break,
             }
         }
-        Ok(Target::Tuple(targets))
+        Ok(AssignTarget::Tuple(targets))
     }
 
-    fn one_target(&mut self) -> Result<Target> {
+    fn one_target(&mut self) -> Result<AssignTarget> {
         for (open, close) in [("(", ")"), ("[", "]")] {
             if self.skip_op(open) {
-                let inner = self.nested(|p| p.target(false))?;
+                let inner = self.parse_nested(|p| p.target(false))?;
                 self.expect_op(close)?;
                 return Ok(match inner {
-                    Target::Name(_) => Target::Tuple(vec![inner]),
+                    AssignTarget::Name(_) => AssignTarget::Tuple(vec![inner]),
                     inner => inner,
                 });
             }
         }
-        Ok(Target::Name(self.expect_name()?))
+        Ok(AssignTarget::Name(self.expect_name()?))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::json::float_repr;
 use crate::template::args::CallArgs;
@@ -28,7 +28,7 @@ struct Spec {
 const MOST: usize = 10_000;
 
 /// `format % values`.
-pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<Text> {
+pub(crate) fn format(budget: &RenderBudget, format: &Text, values: &Value) -> Result<Text> {
     budget.scan(format.len())?;
     let s = format.as_str();
     let list = match values {
@@ -47,7 +47,7 @@ pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<T
             let rest = &s[found + 2..];
             let end = rest.find(')').ok_or_else(|| Error::template("incomplete format key"))?;
             let key = Value::str(&rest[..end]);
-            named = Some(subscript::item(budget, values, &key)?.defined()?.clone());
+            named = Some(subscript::item(budget, values, &key)?.require_defined()?.clone());
             chars = s[found + 1..].char_indices().peekable();
             while chars.next_if(|(i, _)| *i <= end + 1).is_some() {}
         }
@@ -93,7 +93,7 @@ pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<T
             'c' => match &value {
                 Value::Int(i) => {
                     let c = u32::try_from(*i).ok().and_then(char::from_u32);
-                    Text::marked(c.ok_or_else(|| Error::template("%c arg not in range(0x110000)"))?.to_string())
+                    Text::from_outside(c.ok_or_else(|| Error::template("%c arg not in range(0x110000)"))?.to_string())
                 }
                 other => show::text(budget, other)?,
             },
@@ -113,7 +113,7 @@ pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<T
         };
         let numbers = spec.kind.is_some();
         let spec = Spec { align: spec.align.or(Some('>')), zero: spec.zero && numbers, ..spec };
-        out.push(&laid_out(budget, text, &spec)?)?;
+        out.push(&pad_to_width(budget, text, &spec)?)?;
     }
     out.push_slice(format, at..s.len())?;
     if next.next().is_some() && (used || matches!(values, Value::Tuple(_))) && !matches!(values, Value::Dict(_)) {
@@ -122,14 +122,14 @@ pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<T
     Ok(out.finish().with_safe(format.safe))
 }
 
-fn cut(budget: &Budget, text: Text, chars: Option<usize>) -> Result<Text> {
+fn cut(budget: &RenderBudget, text: Text, chars: Option<usize>) -> Result<Text> {
     let Some(chars) = chars else { return Ok(text) };
     let end = text.as_str().char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     text.slice(budget, 0..end)
 }
 
 /// `format.format(values)`.
-pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<Text> {
+pub(crate) fn braces(budget: &RenderBudget, format: &Text, args: &CallArgs) -> Result<Text> {
     budget.scan(format.len())?;
     let s = format.as_str();
     let mut out = Builder::new(budget);
@@ -156,7 +156,7 @@ pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<
         let field = &rest[1..end];
         let (field, spec) = field.split_once(':').unwrap_or((field, ""));
         let (name, conversion) = field.split_once('!').unwrap_or((field, ""));
-        let value = looked_up(budget, name, args, &mut auto)?;
+        let value = look_up_field(budget, name, args, &mut auto)?;
         let spec = match spec.contains('{') {
             true => braces_in_spec(budget, spec, args, &mut auto)?,
             false => spec.to_string(),
@@ -166,7 +166,7 @@ pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<
             "r" | "a" => Value::Str(show::repr_text(budget, &value)?),
             _ => Value::Str(show::text(budget, &value)?),
         };
-        out.push(&formatted(budget, &value, &spec)?)?;
+        out.push(&format_value(budget, &value, &spec)?)?;
     }
     out.push_slice(format, at..s.len())?;
     if format.any_marked() {
@@ -176,15 +176,15 @@ pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<
     Ok(out.finish().with_safe(format.safe))
 }
 
-fn braces_in_spec(budget: &Budget, spec: &str, args: &CallArgs, auto: &mut usize) -> Result<String> {
+fn braces_in_spec(budget: &RenderBudget, spec: &str, args: &CallArgs, auto: &mut usize) -> Result<String> {
     let (before, rest) = spec.split_once('{').unwrap_or((spec, ""));
     let (name, after) = rest.split_once('}').unwrap_or((rest, ""));
-    let value = looked_up(budget, name, args, auto)?;
+    let value = look_up_field(budget, name, args, auto)?;
     Ok(format!("{before}{}{after}", show::text(budget, &value)?.as_str()))
 }
 
 /// The value of a field: `0`, `name`, `name.attr`, `0[key]`.
-fn looked_up(budget: &Budget, field: &str, args: &CallArgs, auto: &mut usize) -> Result<Value> {
+fn look_up_field(budget: &RenderBudget, field: &str, args: &CallArgs, auto: &mut usize) -> Result<Value> {
     let end = field.find(['.', '[']).unwrap_or(field.len());
     let (name, mut rest) = field.split_at(end);
     let index = match name {
@@ -222,7 +222,7 @@ fn looked_up(budget: &Budget, field: &str, args: &CallArgs, auto: &mut usize) ->
 }
 
 /// Python's `format(value, spec)`.
-fn formatted(budget: &Budget, value: &Value, spec: &str) -> Result<Text> {
+fn format_value(budget: &RenderBudget, value: &Value, spec: &str) -> Result<Text> {
     if spec.is_empty() {
         return show::text(budget, value);
     }
@@ -258,11 +258,11 @@ fn formatted(budget: &Budget, value: &Value, spec: &str) -> Result<Text> {
     match value {
         Value::Int(_) | Value::Float(_) | Value::Bool(_) if parsed.kind != Some('s') => {
             parsed.align = parsed.align.or(Some('>'));
-            laid_out(budget, Text::plain(numeric(value, &parsed)?), &parsed)
+            pad_to_width(budget, Text::plain(numeric(value, &parsed)?), &parsed)
         }
         Value::Str(text) if matches!(parsed.kind, None | Some('s')) => {
             parsed.align = parsed.align.or(Some('<'));
-            laid_out(budget, cut(budget, text.clone(), parsed.precision)?, &parsed)
+            pad_to_width(budget, cut(budget, text.clone(), parsed.precision)?, &parsed)
         }
         _ => Err(bad()),
     }
@@ -294,7 +294,7 @@ fn numeric(value: &Value, spec: &Spec) -> Result<String> {
         }
     };
     let digits = match spec.grouped {
-        Some(mark) => grouped(&digits, mark),
+        Some(mark) => group_digits(&digits, mark),
         None => digits,
     };
     let sign = match (negative, spec.sign) {
@@ -347,7 +347,7 @@ fn floating(f: f64, kind: Option<char>, precision: Option<usize>, alternate: boo
     })
 }
 
-fn grouped(digits: &str, mark: char) -> String {
+fn group_digits(digits: &str, mark: char) -> String {
     let (whole, rest) = digits.split_at(digits.find(['.', 'e', '%']).unwrap_or(digits.len()));
     let mut out = String::new();
     for (i, c) in whole.chars().enumerate() {
@@ -359,7 +359,7 @@ fn grouped(digits: &str, mark: char) -> String {
     out + rest
 }
 
-fn laid_out(budget: &Budget, text: Text, spec: &Spec) -> Result<Text> {
+fn pad_to_width(budget: &RenderBudget, text: Text, spec: &Spec) -> Result<Text> {
     let fill = spec.fill.unwrap_or(' ');
     let (left, right) = match spec.align {
         Some('<') => (false, true),

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::clock::DateTime;
 use crate::error::{Error, Result};
 use crate::template::args::CallArgs;
-use crate::template::ast::{Body, For, Kind, MacroDef, Stmt, Target};
+use crate::template::ast::{AssignTarget, For, MacroDef, StatementBody, StatementKind, Stmt};
 use crate::text::{Builder, Text};
 use crate::value::{show, Func, List, Value};
 
@@ -49,7 +49,7 @@ pub(crate) struct LoopState {
     at: Cell<usize>,
     depth: usize,
     changed: RefCell<Option<Vec<Value>>>,
-    /// Of a recursive loop: itself, and the scope around it.
+    /// What a recursive loop calls itself with: its statement, and the scope around it.
     again: Option<(Arc<For>, Weak<Scope>)>,
 }
 
@@ -93,7 +93,7 @@ impl LoopState {
     }
 
     /// `loop.changed(values)`: whether they are others than at the last call.
-    pub fn changed(&self, budget: &Budget, values: Vec<Value>) -> Result<bool> {
+    pub fn update_changed(&self, budget: &RenderBudget, values: Vec<Value>) -> Result<bool> {
         let mut last = self.changed.borrow_mut();
         let mut same = last.as_ref().is_some_and(|last| last.len() == values.len());
         for (a, b) in last.iter().flatten().zip(&values) {
@@ -142,7 +142,7 @@ pub(crate) enum Flow {
 
 /// What a rendering runs on.
 pub(crate) struct Machine<'b> {
-    pub budget: &'b Budget,
+    pub budget: &'b RenderBudget,
     pub root: Rc<Scope>,
     pub now: DateTime,
 }
@@ -163,16 +163,16 @@ impl<'b> Machine<'b> {
 
     fn statement(&self, stmt: &Stmt, scope: &Rc<Scope>, out: &mut Builder<'b>) -> Result<Flow> {
         match &stmt.kind {
-            Kind::Text(text) => out.push_str(text, false)?,
-            Kind::Print(expr) => {
+            StatementKind::Text(text) => out.push_str(text, false)?,
+            StatementKind::Print(expr) => {
                 let value = self.eval(expr, scope)?;
                 show::write(out, self.budget, &value)?;
             }
-            Kind::For(node) => {
+            StatementKind::For(node) => {
                 let items = self.eval(&node.iter, scope)?.iterate(self.budget)?;
                 self.for_loop(node, scope, items, 0, out)?;
             }
-            Kind::If(branches, otherwise) => {
+            StatementKind::If(branches, otherwise) => {
                 for (test, body) in branches {
                     if self.eval(test, scope)?.truth() {
                         return self.run(body, scope, out);
@@ -180,8 +180,8 @@ impl<'b> Machine<'b> {
                 }
                 return self.run(otherwise, scope, out);
             }
-            Kind::Set(target, expr) => self.assign(target, self.eval(expr, scope)?, scope)?,
-            Kind::SetBlock(target, filter, body) => {
+            StatementKind::Set(target, expr) => self.assign(target, self.eval(expr, scope)?, scope)?,
+            StatementKind::SetBlock(target, filter, body) => {
                 let (text, flow) = self.capture(body, &Scope::inner(scope))?;
                 let value = match filter {
                     Some(filter) => self.eval_on(filter, Value::Str(text), scope)?,
@@ -190,29 +190,29 @@ impl<'b> Machine<'b> {
                 self.assign(target, value, scope)?;
                 return Ok(flow);
             }
-            Kind::Macro(def) => scope.set(&def.name, self.macro_value(def, scope)),
-            Kind::CallBlock(def, call) => {
+            StatementKind::Macro(def) => scope.set(&def.name, self.macro_value(def, scope)),
+            StatementKind::CallBlock(def, call) => {
                 let caller = self.macro_value(def, scope);
                 let value = self.eval_call(call, scope, Some(caller))?;
                 show::write(out, self.budget, &value)?;
             }
-            Kind::FilterBlock(filter, body) => {
+            StatementKind::FilterBlock(filter, body) => {
                 let (text, flow) = self.capture(body, &Scope::inner(scope))?;
                 let value = self.eval_on(filter, Value::Str(text), scope)?;
                 show::write(out, self.budget, &value)?;
                 return Ok(flow);
             }
-            Kind::With(values, body) => {
+            StatementKind::With(values, body) => {
                 let inner = Scope::inner(scope);
                 for (target, expr) in values {
                     self.assign(target, self.eval(expr, scope)?, &inner)?;
                 }
                 return self.run(body, &inner, out);
             }
-            Kind::Scope(body) => return self.run(body, &Scope::inner(scope), out),
-            Kind::Block(body) => return self.run(body, &Scope::inner(&self.root), out),
-            Kind::Break => return Ok(Flow::Break),
-            Kind::Continue => return Ok(Flow::Continue),
+            StatementKind::Scope(body) => return self.run(body, &Scope::inner(scope), out),
+            StatementKind::Block(body) => return self.run(body, &Scope::inner(&self.root), out),
+            StatementKind::Break => return Ok(Flow::Break),
+            StatementKind::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
     }
@@ -223,7 +223,7 @@ impl<'b> Machine<'b> {
     }
 
     /// What a body writes.
-    fn capture(&self, body: &Body, scope: &Rc<Scope>) -> Result<(Text, Flow)> {
+    fn capture(&self, body: &StatementBody, scope: &Rc<Scope>) -> Result<(Text, Flow)> {
         let mut out = Builder::new(self.budget);
         let flow = self.run(body, scope, &mut out)?;
         Ok((out.finish(), flow))
@@ -293,20 +293,20 @@ impl<'b> Machine<'b> {
     }
 
     /// Sets what is assigned to.
-    fn assign(&self, target: &Target, value: Value, scope: &Rc<Scope>) -> Result<()> {
+    fn assign(&self, target: &AssignTarget, value: Value, scope: &Rc<Scope>) -> Result<()> {
         match target {
-            Target::Name(name) => {
+            AssignTarget::Name(name) => {
                 self.budget.take(32)?;
                 scope.set(name, value);
             }
-            Target::Attr(name, attr) => match scope.get(name) {
+            AssignTarget::Attr(name, attr) => match scope.get(name) {
                 Some(Value::Namespace(map)) => {
                     self.budget.elements(1)?;
                     map.0.borrow_mut().insert(Value::Str(Text::plain(Arc::clone(attr))), value)?;
                 }
                 _ => return Err(Error::template("cannot assign attribute on non-namespace object")),
             },
-            Target::Tuple(targets) => {
+            AssignTarget::Tuple(targets) => {
                 let items = value.iterate(self.budget)?;
                 if items.len() != targets.len() {
                     let many = if items.len() > targets.len() { "too many" } else { "not enough" };
@@ -358,7 +358,7 @@ impl<'b> Machine<'b> {
             return Err(Error::template(message));
         }
         if def.kwargs {
-            let entries = named.into_iter().map(|(n, v)| (Value::Str(Text::marked(n)), v));
+            let entries = named.into_iter().map(|(n, v)| (Value::Str(Text::from_outside(n)), v));
             scope.set(&"kwargs".into(), Value::dict(self.budget, entries)?);
         } else if let Some((name, _)) = named.first() {
             let message = format!("macro '{}' takes no keyword argument '{name}'", def.name);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::text::{Builder, Text};
 
@@ -12,7 +12,7 @@ pub(crate) fn space(c: char) -> bool {
 }
 
 /// `strip`, `lstrip` and `rstrip`: of white space, or of any of `chars`.
-pub(crate) fn strip(budget: &Budget, text: &Text, chars: Option<&str>, left: bool, right: bool) -> Result<Text> {
+pub(crate) fn strip(budget: &RenderBudget, text: &Text, chars: Option<&str>, left: bool, right: bool) -> Result<Text> {
     budget.scan(text.len())?;
     let set: Option<std::collections::HashSet<char>> = chars.map(|c| c.chars().collect());
     let gone = |c: char| set.as_ref().map_or_else(|| space(c), |set| set.contains(&c));
@@ -24,7 +24,7 @@ pub(crate) fn strip(budget: &Budget, text: &Text, chars: Option<&str>, left: boo
 
 /// `split` and `rsplit`; `limit` splits at most.
 pub(crate) fn split(
-    budget: &Budget,
+    budget: &RenderBudget,
     text: &Text,
     sep: Option<&str>,
     limit: Option<usize>,
@@ -81,7 +81,7 @@ pub(crate) fn split(
 }
 
 /// `splitlines`: at all line ends that Python knows.
-pub(crate) fn lines(budget: &Budget, text: &Text, keep: bool) -> Result<Vec<Text>> {
+pub(crate) fn lines(budget: &RenderBudget, text: &Text, keep: bool) -> Result<Vec<Text>> {
     budget.scan(text.len())?;
     let s = text.as_str();
     let ends = |c: char| {
@@ -103,7 +103,7 @@ pub(crate) fn lines(budget: &Budget, text: &Text, keep: bool) -> Result<Vec<Text
 }
 
 /// `replace`, `count` times at most.
-pub(crate) fn replace(budget: &Budget, text: &Text, old: &str, new: &Text, count: Option<usize>) -> Result<Text> {
+pub(crate) fn replace(budget: &RenderBudget, text: &Text, old: &str, new: &Text, count: Option<usize>) -> Result<Text> {
     budget.scan(text.len())?;
     let s = text.as_str();
     let mut out = Builder::new(budget);
@@ -119,7 +119,7 @@ pub(crate) fn replace(budget: &Budget, text: &Text, old: &str, new: &Text, count
 }
 
 /// A text joined from parts.
-pub(crate) fn join(budget: &Budget, sep: &Text, parts: &[Text]) -> Result<Text> {
+pub(crate) fn join(budget: &RenderBudget, sep: &Text, parts: &[Text]) -> Result<Text> {
     let mut out = Builder::new(budget);
     for (i, part) in parts.iter().enumerate() {
         if i > 0 {
@@ -131,7 +131,7 @@ pub(crate) fn join(budget: &Budget, sep: &Text, parts: &[Text]) -> Result<Text> 
 }
 
 /// Every character replaced by others.
-pub(crate) fn map(budget: &Budget, text: &Text, mut each: impl FnMut(char, &mut String)) -> Result<Text> {
+pub(crate) fn map(budget: &RenderBudget, text: &Text, mut each: impl FnMut(char, &mut String)) -> Result<Text> {
     budget.work(1 + text.len() / 4)?;
     let mut out = Builder::new(budget);
     let mut piece = String::new();
@@ -143,11 +143,11 @@ pub(crate) fn map(budget: &Budget, text: &Text, mut each: impl FnMut(char, &mut 
     Ok(out.finish().with_safe(text.safe))
 }
 
-pub(crate) fn upper(budget: &Budget, text: &Text) -> Result<Text> {
+pub(crate) fn upper(budget: &RenderBudget, text: &Text) -> Result<Text> {
     map(budget, text, |c, out| out.extend(c.to_uppercase()))
 }
 
-pub(crate) fn lower(budget: &Budget, text: &Text) -> Result<Text> {
+pub(crate) fn lower(budget: &RenderBudget, text: &Text) -> Result<Text> {
     map(budget, text, |c, out| out.extend(c.to_lowercase()))
 }
 
@@ -165,13 +165,13 @@ fn large(c: char, out: &mut String) {
 }
 
 /// The first character large, the others small.
-pub(crate) fn capitalize(budget: &Budget, text: &Text) -> Result<Text> {
+pub(crate) fn capitalize(budget: &RenderBudget, text: &Text) -> Result<Text> {
     let mut first = true;
     map(budget, text, |c, out| if std::mem::take(&mut first) { large(c, out) } else { out.extend(c.to_lowercase()) })
 }
 
 /// Words capitalized; `inside` says after which characters a word goes on.
-pub(crate) fn title(budget: &Budget, text: &Text, inside: impl Fn(char) -> bool) -> Result<Text> {
+pub(crate) fn title(budget: &RenderBudget, text: &Text, inside: impl Fn(char) -> bool) -> Result<Text> {
     let mut start = true;
     map(budget, text, |c, out| {
         if start {
@@ -184,7 +184,7 @@ pub(crate) fn title(budget: &Budget, text: &Text, inside: impl Fn(char) -> bool)
 }
 
 /// What must not stand in HTML, escaped as markupsafe does.
-pub(crate) fn escape(budget: &Budget, text: &Text) -> Result<Text> {
+pub(crate) fn escape(budget: &RenderBudget, text: &Text) -> Result<Text> {
     let escaped = map(budget, text, |c, out| match c {
         '&' => out.push_str("&amp;"),
         '<' => out.push_str("&lt;"),
@@ -197,7 +197,14 @@ pub(crate) fn escape(budget: &Budget, text: &Text) -> Result<Text> {
 }
 
 /// `ljust`, `rjust`, `center` and `zfill`: filled up to a width. `left` and `right` say on which sides.
-pub(crate) fn fill(budget: &Budget, text: &Text, width: i128, with: char, left: bool, right: bool) -> Result<Text> {
+pub(crate) fn fill(
+    budget: &RenderBudget,
+    text: &Text,
+    width: i128,
+    with: char,
+    left: bool,
+    right: bool,
+) -> Result<Text> {
     let len = text.as_str().chars().count();
     let width = usize::try_from(width.max(0)).unwrap_or(usize::MAX);
     let missing = width.saturating_sub(len);

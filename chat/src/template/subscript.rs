@@ -3,14 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::template::methods;
 use crate::text::{Builder, Text};
 use crate::value::{Func, Value};
 
 /// Type names as jinja2's messages have them.
-fn described(of: &Value) -> String {
+fn type_name(of: &Value) -> String {
     match of {
         Value::None => "None".to_string(),
         other => format!("{} object", other.type_name()),
@@ -19,7 +19,7 @@ fn described(of: &Value) -> String {
 
 /// An attribute: a method first, then an entry of that name.
 pub(crate) fn attr(of: &Value, name: &Arc<str>) -> Result<Value> {
-    if let Some(value) = own_attr(of.defined()?, name) {
+    if let Some(value) = own_attr(of.require_defined()?, name) {
         return Ok(value);
     }
     if let Value::Dict(map) = of {
@@ -27,7 +27,7 @@ pub(crate) fn attr(of: &Value, name: &Arc<str>) -> Result<Value> {
             return Ok(value.clone());
         }
     }
-    Ok(Value::undefined(format!("'{}' has no attribute '{name}'", described(of))))
+    Ok(Value::undefined(format!("'{}' has no attribute '{name}'", type_name(of))))
 }
 
 /// What the value itself has under a name, entries aside.
@@ -54,9 +54,9 @@ fn bound(of: &Value, name: &Arc<str>) -> Value {
 }
 
 /// `of[index]`: an element or entry, then an attribute of that name.
-pub(crate) fn item(budget: &Budget, of: &Value, index: &Value) -> Result<Value> {
+pub(crate) fn item(budget: &RenderBudget, of: &Value, index: &Value) -> Result<Value> {
     budget.work(1)?;
-    match (of.defined()?, index) {
+    match (of.require_defined()?, index) {
         (Value::Dict(map), key) => {
             if let Some(value) = map.0.borrow().get(key)? {
                 return Ok(value.clone());
@@ -79,13 +79,13 @@ pub(crate) fn item(budget: &Budget, of: &Value, index: &Value) -> Result<Value> 
         _ => (),
     }
     if let Value::Str(name) = index {
-        if let Some(value) = own_attr(of, &name.shared()) {
+        if let Some(value) = own_attr(of, &name.to_shared()) {
             return Ok(value);
         }
-        return Ok(Value::undefined(format!("'{}' has no attribute '{}'", described(of), name.as_str())));
+        return Ok(Value::undefined(format!("'{}' has no attribute '{}'", type_name(of), name.as_str())));
     }
     let shown = crate::value::show::repr_text(budget, index)?;
-    Ok(Value::undefined(format!("{} has no element {}", described(of), shown.as_str())))
+    Ok(Value::undefined(format!("{} has no element {}", type_name(of), shown.as_str())))
 }
 
 /// A Python index as a place.
@@ -95,11 +95,11 @@ fn place(index: i128, len: usize) -> Option<usize> {
 }
 
 /// `of[start:stop:step]`.
-pub(crate) fn slice(budget: &Budget, of: &Value, bounds: [Value; 3]) -> Result<Value> {
+pub(crate) fn slice(budget: &RenderBudget, of: &Value, bounds: [Value; 3]) -> Result<Value> {
     let [start, stop, step] = bounds;
-    let len = match of.defined()? {
+    let len = match of.require_defined()? {
         Value::Str(_) | Value::List(_) | Value::Tuple(_) => of.length()?,
-        other => return Ok(Value::undefined(format!("{} cannot be sliced", described(other)))),
+        other => return Ok(Value::undefined(format!("{} cannot be sliced", type_name(other)))),
     };
     let number = |v: &Value| if matches!(v, Value::None) { Ok(None) } else { v.index().map(Some) };
     let places = places(number(&start)?, number(&stop)?, number(&step)?, len)?;
@@ -136,7 +136,7 @@ fn places(start: Option<i128>, stop: Option<i128>, step: Option<i128>, len: usiz
 }
 
 /// The characters at places.
-fn pick(budget: &Budget, text: &Text, places: &[usize]) -> Result<Text> {
+fn pick(budget: &RenderBudget, text: &Text, places: &[usize]) -> Result<Text> {
     budget.scan(text.len())?;
     let s = text.as_str();
     let contiguous = places.windows(2).all(|pair| pair[1] == pair[0] + 1);

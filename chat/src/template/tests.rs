@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
-use crate::template::args::{required, CallArgs};
+use crate::template::args::{require_argument, CallArgs};
 use crate::template::filters;
 use crate::value::{compare, show, Value};
 
@@ -52,7 +52,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// Whether `value is name(args)`.
-pub(crate) fn test(budget: &Budget, name: &str, value: &Value, mut args: CallArgs) -> Result<bool> {
+pub(crate) fn test(budget: &RenderBudget, name: &str, value: &Value, mut args: CallArgs) -> Result<bool> {
     budget.work(1)?;
     if !NAMES.contains(&name) {
         return Err(Error::template(format!("No test named '{name}'.")));
@@ -78,7 +78,7 @@ pub(crate) fn test(budget: &Budget, name: &str, value: &Value, mut args: CallArg
             | "sameas"
     );
     let other = match takes_one {
-        true => required(args.bind::<1>(name, ["other"])?[0].take(), name, "other")?,
+        true => require_argument(args.bind::<1>(name, ["other"])?[0].take(), name, "other")?,
         false => {
             args.bind::<0>(name, [])?;
             Value::None

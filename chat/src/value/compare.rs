@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::value::Value;
 
 /// Python's `a == b`.
-pub(crate) fn equal(budget: &Budget, a: &Value, b: &Value) -> Result<bool> {
+pub(crate) fn equal(budget: &RenderBudget, a: &Value, b: &Value) -> Result<bool> {
     let _level = budget.deeper()?;
     budget.work(1)?;
     Ok(match (a, b) {
@@ -64,7 +64,7 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
 }
 
 /// Python's order of two values; none, if a NaN is among them. `sign` is for the message.
-pub(crate) fn order(budget: &Budget, a: &Value, b: &Value, sign: &str) -> Result<Option<Ordering>> {
+pub(crate) fn order(budget: &RenderBudget, a: &Value, b: &Value, sign: &str) -> Result<Option<Ordering>> {
     let _level = budget.deeper()?;
     budget.work(1)?;
     if let Some(order) = numbers(a, b) {
@@ -86,14 +86,14 @@ pub(crate) fn order(budget: &Budget, a: &Value, b: &Value, sign: &str) -> Result
         }
         (a, b) => Err(Error::template(format!(
             "'{sign}' not supported between instances of '{}' and '{}'",
-            a.defined()?.type_name(),
-            b.defined()?.type_name()
+            a.require_defined()?.type_name(),
+            b.require_defined()?.type_name()
         ))),
     }
 }
 
 /// Python's `needle in hay`.
-pub(crate) fn contains(budget: &Budget, hay: &Value, needle: &Value) -> Result<bool> {
+pub(crate) fn contains(budget: &RenderBudget, hay: &Value, needle: &Value) -> Result<bool> {
     match hay {
         Value::Str(hay) => match needle {
             Value::Str(needle) => {
@@ -121,7 +121,7 @@ pub(crate) fn contains(budget: &Budget, hay: &Value, needle: &Value) -> Result<b
 }
 
 /// Sorts by keys that belong to the items: a stable merge sort, as the order of what cannot be compared is an error, and of NaNs none.
-pub(crate) fn sort(budget: &Budget, items: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>> {
+pub(crate) fn sort(budget: &RenderBudget, items: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>> {
     let before = |a: usize, b: usize| -> Result<bool> {
         // Equal ones keep their order in both directions, as with Python's `reverse`.
         let (a, b) = if reverse { (&items[b].0, &items[a].0) } else { (&items[a].0, &items[b].0) };

@@ -1,13 +1,13 @@
 //! The filter `tojson` as transformers has it: Python's `json.dumps`, nothing escaped for HTML.
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::text::{Builder, Text};
 use crate::value::{compare, Value};
 
 /// How `json.dumps` writes.
-pub(crate) struct Style {
+pub(crate) struct JsonStyle {
     pub ascii: bool,
     /// What a level is indented by, if each element has a line of its own.
     pub indent: Option<String>,
@@ -17,20 +17,20 @@ pub(crate) struct Style {
 }
 
 /// `json.dumps(value)`.
-pub(crate) fn dump(budget: &Budget, value: &Value, style: &Style) -> Result<Text> {
+pub(crate) fn dump(budget: &RenderBudget, value: &Value, style: &JsonStyle) -> Result<Text> {
     let mut out = Builder::new(budget);
-    Writer { budget, style }.write(&mut out, value, 0)?;
+    JsonWriter { budget, style }.write(&mut out, value, 0)?;
     // Brackets and commas of what came from outside came with it.
     out.spread();
     Ok(out.finish())
 }
 
-struct Writer<'a> {
-    budget: &'a Budget,
-    style: &'a Style,
+struct JsonWriter<'a> {
+    budget: &'a RenderBudget,
+    style: &'a JsonStyle,
 }
 
-impl Writer<'_> {
+impl JsonWriter<'_> {
     fn write(&self, out: &mut Builder, value: &Value, level: usize) -> Result<()> {
         let _level = self.budget.deeper()?;
         self.budget.work(1)?;

@@ -1,13 +1,13 @@
 //! Python's `str` and `repr`.
 
-use crate::budget::Budget;
+use crate::budget::RenderBudget;
 use crate::error::Result;
 use crate::json::float_repr;
 use crate::text::{Builder, Text};
 use crate::value::{Func, Value};
 
 /// Python's `str(value)`; an undefined value is empty.
-pub(crate) fn text(budget: &Budget, value: &Value) -> Result<Text> {
+pub(crate) fn text(budget: &RenderBudget, value: &Value) -> Result<Text> {
     match value {
         Value::Str(text) => Ok(text.clone()),
         other => {
@@ -19,7 +19,7 @@ pub(crate) fn text(budget: &Budget, value: &Value) -> Result<Text> {
 }
 
 /// Writes `str(value)`.
-pub(crate) fn write(out: &mut Builder, budget: &Budget, value: &Value) -> Result<()> {
+pub(crate) fn write(out: &mut Builder, budget: &RenderBudget, value: &Value) -> Result<()> {
     match value {
         Value::Str(text) => out.push(text),
         Value::Undefined(_) => Ok(()),
@@ -36,7 +36,7 @@ pub(crate) fn write(out: &mut Builder, budget: &Budget, value: &Value) -> Result
 }
 
 /// `repr(value)` as a text.
-pub(crate) fn repr_text(budget: &Budget, value: &Value) -> Result<Text> {
+pub(crate) fn repr_text(budget: &RenderBudget, value: &Value) -> Result<Text> {
     let mut out = Builder::new(budget);
     repr(&mut out, budget, value)?;
     out.spread();
@@ -44,7 +44,7 @@ pub(crate) fn repr_text(budget: &Budget, value: &Value) -> Result<Text> {
 }
 
 /// Writes `repr(value)`.
-fn repr(out: &mut Builder, budget: &Budget, value: &Value) -> Result<()> {
+fn repr(out: &mut Builder, budget: &RenderBudget, value: &Value) -> Result<()> {
     let _level = budget.deeper()?;
     budget.work(1)?;
     match value {
@@ -55,10 +55,10 @@ fn repr(out: &mut Builder, budget: &Budget, value: &Value) -> Result<()> {
         Value::Float(f) => out.push_str(&float_repr(*f), false),
         Value::Str(text) if text.safe => {
             out.push_str("Markup(", false)?;
-            quoted(out, text)?;
+            write_quoted(out, text)?;
             out.push_str(")", false)
         }
-        Value::Str(text) => quoted(out, text),
+        Value::Str(text) => write_quoted(out, text),
         Value::List(list) | Value::Iter(list) => {
             out.push_str("[", false)?;
             elements(out, budget, &list.0.borrow())?;
@@ -87,7 +87,7 @@ fn repr(out: &mut Builder, budget: &Budget, value: &Value) -> Result<()> {
     }
 }
 
-fn elements(out: &mut Builder, budget: &Budget, items: &[Value]) -> Result<()> {
+fn elements(out: &mut Builder, budget: &RenderBudget, items: &[Value]) -> Result<()> {
     for (i, item) in items.iter().enumerate() {
         out.push_str(if i > 0 { ", " } else { "" }, false)?;
         repr(out, budget, item)?;
@@ -95,7 +95,7 @@ fn elements(out: &mut Builder, budget: &Budget, items: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn entries(out: &mut Builder, budget: &Budget, entries: &[(Value, Value)]) -> Result<()> {
+fn entries(out: &mut Builder, budget: &RenderBudget, entries: &[(Value, Value)]) -> Result<()> {
     out.push_str("{", false)?;
     for (i, (key, value)) in entries.iter().enumerate() {
         out.push_str(if i > 0 { ", " } else { "" }, false)?;
@@ -107,7 +107,7 @@ fn entries(out: &mut Builder, budget: &Budget, entries: &[(Value, Value)]) -> Re
 }
 
 /// A string in quotes: single ones, unless only those occur in it.
-fn quoted(out: &mut Builder, text: &Text) -> Result<()> {
+fn write_quoted(out: &mut Builder, text: &Text) -> Result<()> {
     let s = text.as_str();
     let quote = if s.contains('\'') && !s.contains('"') { '"' } else { '\'' };
     let any = text.any_marked();

@@ -10,15 +10,15 @@ use pumex_model::quantize::recipe;
 use pumex_model::synthetic;
 use serde_json::{json, Value};
 
-use super::super::{doctor, output, session, End};
-use super::{once, Args, Form, Test};
+use super::super::{doctor, output, session, CommandEnd};
+use super::{once, Args, ResultFormat, Test};
 
 /// Where published figures are from.
 const H200: &str = "NVIDIA H200";
 const ZEN4: &str = "two cores of a Zen 4";
 
 /// A line of the table: a model, what it does, and tokens per second of llama.cpp 0.5.0 and of Pumex on another machine.
-struct Line {
+struct PublishedFigure {
     shape: &'static str,
     weights: &'static str,
     n_prompt: u32,
@@ -27,12 +27,12 @@ struct Line {
     pumex: &'static str,
 }
 
-const fn line(shape: &'static str, weights: &'static str, n_prompt: u32, of: [&'static str; 3]) -> Line {
-    Line { shape, weights, n_prompt, machine: of[0], llama_cpp: of[1], pumex: of[2] }
+const fn line(shape: &'static str, weights: &'static str, n_prompt: u32, of: [&'static str; 3]) -> PublishedFigure {
+    PublishedFigure { shape, weights, n_prompt, machine: of[0], llama_cpp: of[1], pumex: of[2] }
 }
 
 /// Lines of one model and type stand together. All figures are those of benches/RECORD.md.
-const LINES: &[Line] = &[
+const LINES: &[PublishedFigure] = &[
     line("llama-1b", "Q4_K_M", 128, [ZEN4, "133.0", "267.5"]),
     line("llama-1b", "Q4_K_M", 0, [ZEN4, "35.3", "36.0"]),
     line("llama-1b", "IQ3_S", 0, [ZEN4, "12.4", "41.7"]),
@@ -55,7 +55,7 @@ const FEW: u32 = 8;
 /// Time of an answer.
 const TIME: Duration = Duration::from_secs(5);
 
-impl Line {
+impl PublishedFigure {
     fn what(&self) -> String {
         match self.n_prompt {
             0 => "one answer".to_string(),
@@ -63,7 +63,7 @@ impl Line {
         }
     }
 
-    fn told(&self, here: Option<f64>) -> Value {
+    fn to_json(&self, here: Option<f64>) -> Value {
         json!({
             "model": format!("{} {}", self.shape, self.weights), "what": self.what(), "tokens_per_second": here,
             "published": { "machine": self.machine, "llama.cpp 0.5.0": self.llama_cpp, "pumex": self.pumex },
@@ -72,43 +72,43 @@ impl Line {
 }
 
 /// Measures all of it, or what `--synthetic` names.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let wanted = args.model.synthetic.map(|shape| shape.name);
-    let named = |line: &&Line| wanted.is_none_or(|name| name == line.shape);
-    let lines: Vec<&Line> = LINES.iter().filter(named).collect();
+    let named = |line: &&PublishedFigure| wanted.is_none_or(|name| name == line.shape);
+    let lines: Vec<&PublishedFigure> = LINES.iter().filter(named).collect();
     if lines.is_empty() {
         let mut names: Vec<&str> = LINES.iter().map(|line| line.shape).collect();
         names.dedup();
         return Err(Error::Usage(format!("--compare: expected --synthetic with one of {}", names.join(", "))));
     }
-    if !matches!(args.output, Form::Md | Form::Json) {
+    if !matches!(args.output, ResultFormat::Md | ResultFormat::Json) {
         return Err(Error::Usage("--compare: expected --output md or json".into()));
     }
     let (mut told, mut device, mut ended) = (Vec::new(), String::new(), false);
     for of in lines.chunk_by(|a, b| (a.shape, a.weights) == (b.shape, b.weights)) {
-        let found = if ended { None } else { measured(args, of, &mut device, stop)? };
+        let found = if ended { None } else { measure_model(args, of, &mut device, stop)? };
         ended |= found.as_ref().is_some_and(|found| found.len() < of.len());
         for (i, line) in of.iter().enumerate() {
             told.push((*line, found.as_ref().and_then(|found| found.get(i).copied())));
         }
     }
-    if args.output == Form::Json {
-        let rows: Vec<Value> = told.iter().map(|(line, here)| line.told(*here)).collect();
+    if args.output == ResultFormat::Json {
+        let rows: Vec<Value> = told.iter().map(|(line, here)| line.to_json(*here)).collect();
         output::json(&json!({ "device": device, "rows": rows }))?;
     } else {
         output::text(&table(&device, &told))?;
     }
-    Ok(if ended { End::Interrupted } else { End::Done })
+    Ok(if ended { CommandEnd::Interrupted } else { CommandEnd::Done })
 }
 
-fn table(device: &str, told: &[(&Line, Option<f64>)]) -> String {
+fn table(device: &str, told: &[(&PublishedFigure, Option<f64>)]) -> String {
     let mut text = format!(
         "Tokens per second here, on {device}, and as published of other machines (llama.cpp is 0.5.0)\n\n\
          | model | what | here | published of | llama.cpp | Pumex |\n|---|---|--:|---|--:|--:|\n"
     );
     for (line, here) in told {
         let here = here.map_or("-".to_string(), |rate| format!("{rate:.1}"));
-        let Line { shape, weights, machine, llama_cpp, pumex, .. } = line;
+        let PublishedFigure { shape, weights, machine, llama_cpp, pumex, .. } = line;
         let what = line.what();
         text += &format!("| {shape} {weights} | {what} | {here} | {machine} | {llama_cpp} | {pumex} |\n");
     }
@@ -116,7 +116,12 @@ fn table(device: &str, told: &[(&Line, Option<f64>)]) -> String {
 }
 
 /// Tokens per second of a model's lines; fewer when stopped, none where it does not fit.
-fn measured(args: &Args, lines: &[&Line], device: &mut String, stop: &AtomicBool) -> Result<Option<Vec<f64>>> {
+fn measure_model(
+    args: &Args,
+    lines: &[&PublishedFigure],
+    device: &mut String,
+    stop: &AtomicBool,
+) -> Result<Option<Vec<f64>>> {
     let Some(first) = lines.first() else { return Ok(None) };
     let name = format!("{} {}", first.shape, first.weights);
     let unknown = || Error::Request(format!("--compare: {name}: there is no such model"));

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use pumex_dialogue::projector::{shape_of, MediaOptions, MediumFile, Projector};
 use pumex_engine::conversation::run_chunks;
-use pumex_gguf::{Access, Error, Gguf, Result};
+use pumex_gguf::{Error, FileAccess, Gguf, Result};
 use pumex_model as model;
 use pumex_model::synthetic::{find_projector, noise, ProjectorShape, PROJECTORS};
 use pumex_step::{RowOutput, Runner};
 
 use super::super::media;
 use super::super::options::EngineArgs;
-use super::{report, Measured, Test, WARM_UP};
+use super::{report, BenchResult, Test, WARM_UP};
 
 /// Which picture is measured, by which projector.
 #[derive(clap::Args, Clone, Debug)]
@@ -57,7 +57,7 @@ impl PictureArgs {
     pub fn read(
         &self,
         n_embd: Option<usize>,
-        access: Access,
+        access: FileAccess,
         engine: &EngineArgs,
     ) -> Result<(Projector, MediumFile, String)> {
         let options = engine.options(None);
@@ -85,7 +85,7 @@ impl PictureArgs {
     ///
     /// # Errors
     /// A projector or picture that cannot be read or do not suit the model.
-    pub fn open(&self, gguf: &Gguf, access: Access, engine: &mut EngineArgs) -> Result<Option<Pictures>> {
+    pub fn open(&self, gguf: &Gguf, access: FileAccess, engine: &mut EngineArgs) -> Result<Option<Pictures>> {
         if !self.some() {
             return Ok(None);
         }
@@ -119,7 +119,7 @@ impl Pictures {
         runner: &mut dyn Runner,
         repetitions: u32,
         stop: &AtomicBool,
-    ) -> Result<Vec<Measured>> {
+    ) -> Result<Vec<BenchResult>> {
         let mut out = Vec::new();
         for whole in [false, true] {
             let begun = Instant::now();
@@ -132,7 +132,7 @@ impl Pictures {
             }
             let test = Test { n_prompt: self.rows, n_gen: 0, n_depth: 0 };
             let what = if whole { "picture" } else { "encoder" };
-            out.push(Measured { test, picture: Some(format!("{what} {}", self.name)), time, samples_ns });
+            out.push(BenchResult { test, picture: Some(format!("{what} {}", self.name)), time, samples_ns });
         }
         Ok(out)
     }

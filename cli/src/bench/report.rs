@@ -11,7 +11,7 @@ use pumex_step::Runner;
 use serde_json::{json, Value};
 
 use super::super::options::Switch;
-use super::{Args, Form, Measured, Test};
+use super::{Args, BenchResult, ResultFormat, Test};
 
 /// What all tests share.
 pub struct About {
@@ -35,7 +35,7 @@ impl About {
             gguf.meta().opt_u32(&format!("{}.block_count", gguf.meta().arch().unwrap_or_default())),
             args.model.model.access(),
         );
-        let (n_cpu_moe, overrides) = e.told_places(layers.ok().flatten().unwrap_or(0) as usize);
+        let (n_cpu_moe, overrides) = e.placement_text(layers.ok().flatten().unwrap_or(0) as usize);
         let load_mode = match (reads.read, reads.lock) {
             (false, false) => "mmap",
             (false, true) => "mmap+mlock",
@@ -59,7 +59,7 @@ impl About {
             ("n_batch", json!(e.batch_size)),
             ("n_ubatch", json!(e.ubatch_size.map_or(runner.max_rows(), |rows| rows as usize))),
             ("n_threads", json!(e.cpu_threads())),
-            ("cpu_mask", json!(e.told_mask())),
+            ("cpu_mask", json!(e.mask_text())),
             ("cpu_strict", json!(e.cpu_strict.unwrap_or(0) != 0)),
             ("poll", json!(e.poll.unwrap_or(0))),
             ("type_k", json!(k.name())),
@@ -99,32 +99,32 @@ impl About {
 
 /// Turns measurements into text.
 pub struct Printer {
-    form: Form,
+    form: ResultFormat,
     about: About,
     printed: usize,
 }
 
 impl Printer {
     /// Nothing is printed yet.
-    pub fn new(form: Form, about: About) -> Self {
+    pub fn new(form: ResultFormat, about: About) -> Self {
         Printer { form, about, printed: 0 }
     }
 
     /// The text for one test, with what goes before the first.
-    pub fn result(&mut self, measured: &Measured) -> String {
+    pub fn result(&mut self, measured: &BenchResult) -> String {
         let first = self.printed == 0;
         self.printed += 1;
         match self.form {
-            Form::Md => self.table(measured, first),
-            Form::Csv => {
+            ResultFormat::Md => self.table(measured, first),
+            ResultFormat::Csv => {
                 let fields = self.fields(measured, false);
                 let line = |cells: Vec<String>| cells.join(",") + "\n";
                 let head =
                     if first { line(fields.iter().map(|(k, _)| k.to_string()).collect()) } else { String::new() };
-                head + &line(fields.iter().map(|(_, v)| quoted(&plain(v))).collect())
+                head + &line(fields.iter().map(|(_, v)| quote_csv(&plain(v))).collect())
             }
-            Form::Jsonl => object(&self.fields(measured, true), ", ", "") + "\n",
-            Form::Json => {
+            ResultFormat::Jsonl => object(&self.fields(measured, true), ", ", "") + "\n",
+            ResultFormat::Json => {
                 let object = object(&self.fields(measured, true), ",\n    ", "\n    ");
                 format!("{}  {object}", if first { "[\n" } else { ",\n" })
             }
@@ -134,14 +134,14 @@ impl Printer {
     /// What goes after the last test.
     pub fn end(&self) -> String {
         match self.form {
-            Form::Md => format!("\nbuild: {} (0)\n", commit()),
-            Form::Json if self.printed == 0 => "[]\n".into(),
-            Form::Json => "\n]\n".into(),
-            Form::Csv | Form::Jsonl => String::new(),
+            ResultFormat::Md => format!("\nbuild: {} (0)\n", commit()),
+            ResultFormat::Json if self.printed == 0 => "[]\n".into(),
+            ResultFormat::Json => "\n]\n".into(),
+            ResultFormat::Csv | ResultFormat::Jsonl => String::new(),
         }
     }
 
-    fn fields(&self, measured: &Measured, samples: bool) -> Vec<(&'static str, Value)> {
+    fn fields(&self, measured: &BenchResult, samples: bool) -> Vec<(&'static str, Value)> {
         let ns: Vec<f64> = measured.samples_ns.iter().map(|&ns| ns as f64).collect();
         let ts = speeds(measured);
         let ((avg_ns, dev_ns), (avg_ts, dev_ts)) = (mean_and_deviation(&ns), mean_and_deviation(&ts));
@@ -166,7 +166,7 @@ impl Printer {
         out
     }
 
-    fn table(&self, measured: &Measured, first: bool) -> String {
+    fn table(&self, measured: &BenchResult, first: bool) -> String {
         let a = &self.about;
         let (mean, deviation) = mean_and_deviation(&speeds(measured));
         // Heading, cell, width, whether left-aligned.
@@ -247,7 +247,7 @@ fn params(n: f64) -> String {
 }
 
 /// Tokens per second of each sample.
-fn speeds(measured: &Measured) -> Vec<f64> {
+fn speeds(measured: &BenchResult) -> Vec<f64> {
     let tokens = f64::from(measured.test.n_prompt + measured.test.n_gen);
     measured.samples_ns.iter().map(|&ns| tokens * 1e9 / ns.max(1) as f64).collect()
 }
@@ -276,7 +276,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+fn quote_csv(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 

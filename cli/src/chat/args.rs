@@ -91,7 +91,7 @@ fn reasoning(text: &str) -> Result<Reasoning, String> {
 
 impl ChatArgs {
     /// Ids that stay when the context is full, of a prompt of so many; none if it must not go on.
-    pub fn kept(&self, prompt: usize, usual: usize) -> Option<usize> {
+    pub fn context_keep(&self, prompt: usize, usual: usize) -> Option<usize> {
         self.context_shift.then(|| match self.keep {
             Some(n) => usize::try_from(n).map_or(prompt, |n| n.max(usual).min(prompt)),
             None => usual,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumex_dialogue::grammar::{Choice, Matcher, Source, ToolChoice, Vocabulary};
+use pumex_dialogue::grammar::{CallConstraint, GrammarSource, Matcher, ToolChoice, Vocabulary};
 use pumex_dialogue::{grammar, Style};
 use pumex_gguf::{Error, Result};
 use pumex_text::Tokenizer;
@@ -23,9 +23,9 @@ pub fn choice(text: &str) -> std::result::Result<ToolChoice, String> {
 /// Matchers of answers that have not begun.
 #[derive(Default)]
 pub struct Within {
-    /// Of an answer to the user.
+    /// Matches an answer to the user.
     to_user: Option<Matcher>,
-    /// Of an answer to results of calls.
+    /// Matches an answer to results of calls.
     to_results: Option<Matcher>,
 }
 
@@ -34,7 +34,12 @@ impl Within {
     ///
     /// # Errors
     /// A source that is wrong; a function that is not there; calls that cannot be forced.
-    pub fn new(style: &Style, tokenizer: &Tokenizer, source: Option<&Source>, choice: &ToolChoice) -> Result<Within> {
+    pub fn new(
+        style: &Style,
+        tokenizer: &Tokenizer,
+        source: Option<&GrammarSource>,
+        choice: &ToolChoice,
+    ) -> Result<Within> {
         let tools = style.tools.as_ref().filter(|_| source.is_none());
         if source.is_none() && tools.is_none() {
             return Ok(Within::default());
@@ -42,7 +47,7 @@ impl Within {
         let vocabulary = grammar::vocabulary(tokenizer, style.ends())?;
         if let Some(source) = source {
             let matcher = grammar::answer(&vocabulary, style.format(), source)?;
-            told("--json-schema", &matcher);
+            report_unenforced("--json-schema", &matcher);
             return Ok(Within { to_user: Some(matcher.clone()), to_results: Some(matcher) });
         }
         // A schema that cannot be held to is no reason not to talk.
@@ -64,7 +69,7 @@ impl Within {
         }
     }
 
-    /// Of the next answer.
+    /// A matcher for the next answer, which is to the user or to results of calls.
     pub fn matcher(&self, to_results: bool) -> Option<Matcher> {
         let which = if to_results { &self.to_results } else { &self.to_user };
         which.clone()
@@ -72,14 +77,14 @@ impl Within {
 }
 
 /// Says what of a flag's schemas is not held to.
-fn told(flag: &str, matcher: &Matcher) {
-    matcher.dropped().iter().for_each(|what| output::say(format_args!("warning: {flag}: {what}\n")));
+fn report_unenforced(flag: &str, matcher: &Matcher) {
+    matcher.unenforced().iter().for_each(|what| output::say(format_args!("warning: {flag}: {what}\n")));
 }
 
 fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &ToolChoice) -> Result<Option<Matcher>> {
     let Some(tools) = &style.tools else { return Ok(None) };
-    let choice = Choice { calls: choice, allowed: None, parallel: true, may_reason: true };
+    let choice = CallConstraint { calls: choice, allowed: None, parallel: true, may_reason: true };
     let matcher = grammar::calls(vocabulary, style.format(), tools, choice)?;
-    matcher.iter().for_each(|matcher| told("--tools", matcher));
+    matcher.iter().for_each(|matcher| report_unenforced("--tools", matcher));
     Ok(matcher)
 }

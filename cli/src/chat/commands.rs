@@ -34,10 +34,10 @@ pub enum Command {
 }
 
 /// A command's names, what follows it, and what it does.
-pub type Entry = (&'static [&'static str], &'static str, &'static str);
+pub type ChatCommand = (&'static [&'static str], &'static str, &'static str);
 
 /// All of them, as `/help` lists them.
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[ChatCommand] = &[
     (&["/help", "/?"], "", "show this list"),
     (&["/clear"], "", "forget the conversation, but for the system message"),
     (&["/regen"], "", "answer the last message once more"),

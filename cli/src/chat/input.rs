@@ -37,14 +37,14 @@ pub enum Read {
 }
 
 /// What the editor asks while a line is typed.
-pub struct Asked {
+pub struct EditorHelper {
     multiline: bool,
     colours: bool,
     files: FilenameCompleter,
     typed: RefCell<String>,
 }
 
-impl Validator for Asked {
+impl Validator for EditorHelper {
     fn validate(&self, ctx: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         Ok(match compose(ctx.input(), self.multiline) {
             Some(_) => ValidationResult::Valid(None),
@@ -53,7 +53,7 @@ impl Validator for Asked {
     }
 }
 
-impl Hinter for Asked {
+impl Hinter for EditorHelper {
     type Hint = String;
 
     fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<String> {
@@ -66,7 +66,7 @@ impl Hinter for Asked {
     }
 }
 
-impl Completer for Asked {
+impl Completer for EditorHelper {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, pos: usize, ctx: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
@@ -84,7 +84,7 @@ impl Completer for Asked {
     }
 }
 
-impl Highlighter for Asked {
+impl Highlighter for EditorHelper {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _default: bool) -> Cow<'b, str> {
         match self.colours {
             true => Cow::Owned(format!("\x1b[1;32m{prompt}\x1b[0m")),
@@ -100,46 +100,46 @@ impl Highlighter for Asked {
     }
 }
 
-impl Helper for Asked {}
+impl Helper for EditorHelper {}
 
 /// A source of messages.
-pub enum Input {
+pub enum MessageSource {
     /// A terminal.
-    Editor(Box<Editor<Asked, FileHistory>>, Option<PathBuf>),
+    Editor(Box<Editor<EditorHelper, FileHistory>>, Option<PathBuf>),
     /// A pipe or file; whether lines go on anyway.
     Lines(bool),
 }
 
-fn failed(error: &ReadlineError) -> Error {
+fn readline_error(error: &ReadlineError) -> Error {
     Error::Request(format!("the terminal: {error}"))
 }
 
-impl Input {
+impl MessageSource {
     /// The terminal, if stdin is one; typed lines are kept at `history`.
     ///
     /// # Errors
     /// A terminal that cannot be used.
-    pub fn open(multiline: bool, colours: bool, history: Option<PathBuf>) -> Result<Input> {
+    pub fn open(multiline: bool, colours: bool, history: Option<PathBuf>) -> Result<MessageSource> {
         if !std::io::stdin().is_terminal() {
-            return Ok(Input::Lines(multiline));
+            return Ok(MessageSource::Lines(multiline));
         }
         // stdout is for answers: where it goes elsewhere, lines are still edited on the terminal.
         let behavior = if std::io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
-        let config = Config::builder().behavior(behavior).max_history_size(HISTORY).map_err(|e| failed(&e))?;
-        let config = config.history_ignore_dups(true).map_err(|e| failed(&e))?.auto_add_history(false).build();
-        let mut editor = Editor::with_config(config).map_err(|e| failed(&e))?;
+        let config = Config::builder().behavior(behavior).max_history_size(HISTORY).map_err(|e| readline_error(&e))?;
+        let config = config.history_ignore_dups(true).map_err(|e| readline_error(&e))?.auto_add_history(false).build();
+        let mut editor = Editor::with_config(config).map_err(|e| readline_error(&e))?;
         let (files, typed) = (FilenameCompleter::new(), RefCell::new(String::new()));
-        editor.set_helper(Some(Asked { multiline, colours, files, typed }));
+        editor.set_helper(Some(EditorHelper { multiline, colours, files, typed }));
         if let Some(path) = &history {
             // There is none yet, or it cannot be read: then one begins.
             let _ = editor.load_history(path);
         }
-        Ok(Input::Editor(Box::new(editor), history))
+        Ok(MessageSource::Editor(Box::new(editor), history))
     }
 
     /// Whether a person types.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Input::Editor(..))
+        matches!(self, MessageSource::Editor(..))
     }
 
     /// Waits for the next message.
@@ -148,11 +148,12 @@ impl Input {
     /// stdin or the terminal failed.
     pub fn read(&mut self, prompt: &str) -> Result<Read> {
         let (editor, history) = match self {
-            Input::Lines(multiline) => return lines(*multiline),
-            Input::Editor(editor, history) => (editor, history),
+            MessageSource::Lines(multiline) => return lines(*multiline),
+            MessageSource::Editor(editor, history) => (editor, history),
         };
-        let asked =
-            |editor: &Editor<Asked, FileHistory>| editor.helper().map(|asked| asked.typed.take()).unwrap_or_default();
+        let asked = |editor: &Editor<EditorHelper, FileHistory>| {
+            editor.helper().map(|asked| asked.typed.take()).unwrap_or_default()
+        };
         asked(editor);
         let mut before = String::new();
         let typed = loop {
@@ -164,7 +165,7 @@ impl Input {
                 Err(ReadlineError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                     before = asked(editor) + "\u{fffd}";
                 }
-                Err(error) => return Err(failed(&error)),
+                Err(error) => return Err(readline_error(&error)),
             }
         };
         let multiline = editor.helper().is_some_and(|asked| asked.multiline);

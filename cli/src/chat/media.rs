@@ -6,14 +6,14 @@ use pumex_dialogue::projector::{MediumFile, Projector, TextSide, MARK};
 use pumex_dialogue::Talk;
 use pumex_engine::conversation::Feed;
 use pumex_gguf::{Error, Result};
-use pumex_text::chat::Prompt;
+use pumex_text::chat::RenderedPrompt;
 use pumex_text::Tokenizer;
 
 use super::super::media;
 use super::Chat;
 
 /// The projector, and the media that messages have marks for, in order.
-pub struct Media {
+pub struct ChatMedia {
     projector: Projector,
     n_embd: usize,
     m_rope: bool,
@@ -22,10 +22,10 @@ pub struct Media {
     attached: Vec<MediumFile>,
 }
 
-impl Media {
+impl ChatMedia {
     /// With media for the first message.
-    pub fn new(projector: Projector, (n_embd, m_rope): (usize, bool), attached: Vec<MediumFile>) -> Media {
-        Media { projector, n_embd, m_rope, files: Vec::new(), attached }
+    pub fn new(projector: Projector, (n_embd, m_rope): (usize, bool), attached: Vec<MediumFile>) -> ChatMedia {
+        ChatMedia { projector, n_embd, m_rope, files: Vec::new(), attached }
     }
 
     /// Takes a file for the next message.
@@ -70,7 +70,7 @@ impl Media {
     ///
     /// # Errors
     /// Marks of media that are not there; media that cannot be encoded.
-    pub fn feed(&self, tokenizer: &Tokenizer, prompt: &Prompt) -> Result<Feed> {
+    pub fn feed(&self, tokenizer: &Tokenizer, prompt: &RenderedPrompt) -> Result<Feed> {
         let seen = prompt.text.matches(MARK).count();
         let files = self.files.get(self.files.len().saturating_sub(seen)..).unwrap_or_default();
         let side = TextSide { tokenizer, n_embd: self.n_embd, m_rope: self.m_rope };

@@ -9,8 +9,8 @@ use pumex_gguf::{Error, Gguf, Result};
 use pumex_text::chat::{Json, ModelChat};
 use pumex_text::Tokenizer;
 
-use super::super::input::PromptArgs;
 use super::super::output;
+use super::super::prompt_source::PromptArgs;
 use super::args::ChatArgs;
 
 /// Largest file of functions.
@@ -51,8 +51,8 @@ pub fn opening(
     let tools = args.tools.as_deref().map(tools).transpose()?;
     let tools = tools.filter(|_| args.tool_choice != Some(ToolChoice::None));
     let source = match (&args.chat_template, &args.chat_template_file) {
-        (Some(name), _) => chat.named(name),
-        (None, Some(path)) => super::super::input::read_file(path)?,
+        (Some(name), _) => chat.resolve_template(name),
+        (None, Some(path)) => super::super::prompt_source::read_file(path)?,
         (None, None) => match chat.source(tools.is_some()) {
             Ok(source) => source,
             Err(error) if asked => return Err(error),
@@ -69,10 +69,10 @@ pub fn opening(
     let more = args.chat_template_kwargs.as_deref().map_or(Ok(Json::Object(Vec::new())), Json::parse);
     let more = more.ok().and_then(|json| json.as_object().map(<[_]>::to_vec));
     let variables = more.ok_or_else(|| Error::Usage("--chat-template-kwargs: expected a JSON object".into()))?;
-    let unescaped = |text: String| if escapes { super::super::input::unescape(&text) } else { text };
+    let unescaped = |text: String| if escapes { super::super::prompt_source::unescape(&text) } else { text };
     let system = match (&args.system_prompt, &args.system_prompt_file) {
         (Some(text), _) => Some(unescaped(text.clone())),
-        (None, Some(path)) => Some(super::super::input::read_file(path)?),
+        (None, Some(path)) => Some(super::super::prompt_source::read_file(path)?),
         (None, None) => None,
     };
     // A pipe is the only message of one turn, and a message a line of several.
@@ -89,7 +89,7 @@ fn tools(path: &Path) -> Result<Json> {
     if !meta.is_file() || meta.len() > MAX_TOOLS {
         return Err(Error::file(path, "bad_tools", format!("expected a file of at most {} MiB", MAX_TOOLS >> 20)));
     }
-    let text = super::super::input::read_file(path)?;
+    let text = super::super::prompt_source::read_file(path)?;
     functions(&text).map_err(|e| Error::file(path, "bad_tools", e.to_string()))
 }
 

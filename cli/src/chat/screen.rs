@@ -69,7 +69,7 @@ impl Screen {
     }
 
     /// Whether a person looks at stderr.
-    pub fn watched(&self) -> bool {
+    pub fn is_watched(&self) -> bool {
         self.terminals.1
     }
 
@@ -114,7 +114,7 @@ impl Screen {
 
     /// An answer is to come, which a person is told if it takes long: gives whom to tell how much of the prompt is fed.
     pub fn wait(&mut self) -> Option<impl FnMut(usize, usize) + 'static> {
-        self.waiting = (self.watched() && !self.silent).then(Waiting::new);
+        self.waiting = (self.is_watched() && !self.silent).then(Waiting::new);
         self.waiting.as_ref().map(Waiting::reader)
     }
 

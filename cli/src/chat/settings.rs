@@ -2,7 +2,7 @@
 
 use pumex_step::sample::{SamplerOptions, Step};
 
-use super::values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole};
+use super::sampler_values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole};
 
 /// What is done with reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -19,7 +19,7 @@ pub enum Reasoning {
 
 /// All of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct ChatSettings {
     /// The sampler's chain as it was asked for. What is made of the vocabulary (bans of ends, DRY's breakers, words) is not kept
     /// up to date here.
     pub sampling: SamplerOptions,
@@ -38,7 +38,8 @@ pub struct Settings {
 }
 
 /// A setting: its name, what it does, its value as text, and how it is read.
-type Entry = (&'static str, &'static str, fn(&Settings) -> String, fn(&mut Settings, &str) -> Result<(), String>);
+type ChatSetting =
+    (&'static str, &'static str, fn(&ChatSettings) -> String, fn(&mut ChatSettings, &str) -> Result<(), String>);
 
 /// A setting that is a number of the sampler's options.
 macro_rules! number {
@@ -47,7 +48,7 @@ macro_rules! number {
     };
 }
 
-const TABLE: &[Entry] = &[
+const TABLE: &[ChatSetting] = &[
     number!("temp", "temperature; 0 is greedy", temperature, finite),
     number!("top-k", "candidates kept; 0 is all", top_k, whole),
     number!("top-p", "probability kept; 1 is all", top_p, finite),
@@ -155,7 +156,7 @@ fn on_off(on: bool) -> String {
     if on { "on" } else { "off" }.to_string()
 }
 
-fn show_biases(s: &Settings) -> String {
+fn show_biases(s: &ChatSettings) -> String {
     let all: Vec<String> = s.sampling.bias.iter().map(|(id, by)| format!("{id}{by:+}")).collect();
     if all.is_empty() {
         NONE.to_string()
@@ -164,12 +165,12 @@ fn show_biases(s: &Settings) -> String {
     }
 }
 
-fn read_biases(s: &mut Settings, text: &str) -> Result<(), String> {
+fn read_biases(s: &mut ChatSettings, text: &str) -> Result<(), String> {
     s.sampling.bias = if text == NONE { Vec::new() } else { biases(text)?.0 };
     Ok(())
 }
 
-fn show_order(s: &Settings) -> String {
+fn show_order(s: &ChatSettings) -> String {
     let name = |step: &Step| Step::ALL.iter().find(|s| s.0 == *step).map_or("", |s| s.1);
     let all: Vec<&str> = s.sampling.order.iter().map(name).collect();
     if all.is_empty() {
@@ -179,11 +180,11 @@ fn show_order(s: &Settings) -> String {
     }
 }
 
-fn show_breakers(s: &Settings) -> String {
+fn show_breakers(s: &ChatSettings) -> String {
     serde_json::json!(s.breakers).to_string()
 }
 
-fn read_breakers(s: &mut Settings, text: &str) -> Result<(), String> {
+fn read_breakers(s: &mut ChatSettings, text: &str) -> Result<(), String> {
     s.breakers = match text {
         NONE => Vec::new(),
         _ => serde_json::from_str(text).map_err(|_| r#"expected texts as in ["\n", ":"], or none"#)?,
@@ -191,7 +192,7 @@ fn read_breakers(s: &mut Settings, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl Settings {
+impl ChatSettings {
     /// Every name with its value.
     pub fn values(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         TABLE.iter().map(|(name, _, get, _)| (*name, get(self)))

@@ -13,9 +13,9 @@ const FRAMES: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇
 
 /// What the line says; not as wide as the terminal, so that an echoed ^C does not begin another one.
 #[derive(Clone)]
-struct Said(Arc<Mutex<String>>);
+struct WaitingText(Arc<Mutex<String>>);
 
-impl Said {
+impl WaitingText {
     fn set(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -34,7 +34,7 @@ fn show(text: &str) {
 
 /// The line; it goes when this does.
 pub struct Waiting {
-    said: Said,
+    said: WaitingText,
     /// Closed when nothing is to be shown any more.
     over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ pub struct Waiting {
 impl Waiting {
     /// Begins to wait.
     pub fn new() -> Waiting {
-        let said = Said(Arc::new(Mutex::new("reading the prompt".into())));
+        let said = WaitingText(Arc::new(Mutex::new("reading the prompt".into())));
         let (over, is_over) = channel();
         let shown = said.clone();
         let thread = std::thread::spawn(move || {

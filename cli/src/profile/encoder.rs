@@ -3,14 +3,14 @@
 use pumex_dialogue::projector::EncoderProfile;
 use pumex_gguf::{Error, Result};
 
-use super::super::{output, End};
+use super::super::{output, CommandEnd};
 use super::Args;
 
 /// Runs of the encoder unless `-r` says how many.
 const REPETITIONS: u32 = 5;
 
 /// Measures and prints.
-pub fn main(args: &Args) -> Result<End> {
+pub fn main(args: &Args) -> Result<CommandEnd> {
     for (given, flag) in
         [(args.html.is_some(), "--html"), (args.layers, "--layers"), (args.parallel.is_some(), "--parallel")]
     {
@@ -26,7 +26,7 @@ pub fn main(args: &Args) -> Result<End> {
         true => output::json(&profile)?,
         false => output::text(&text(&profile, &name))?,
     }
-    Ok(End::Done)
+    Ok(CommandEnd::Done)
 }
 
 fn text(p: &EncoderProfile, picture: &str) -> String {

@@ -28,7 +28,7 @@ const RIGHT: f64 = 150.0;
 pub fn html(about: &About, p: &Profile) -> String {
     let mut lines = head(about, p).into_iter();
     let title = lines.next().unwrap_or_default();
-    let facts: String = lines.map(|l| format!("<br>{}\n", escaped(&l))).collect();
+    let facts: String = lines.map(|l| format!("<br>{}\n", escape_html(&l))).collect();
     let colours = Colours::new(p);
     let ops: Vec<Vec<String>> = std::iter::once(
         ["layer", "op", "types", "dispatches"].iter().chain(&COST).map(ToString::to_string).collect::<Vec<_>>(),
@@ -54,11 +54,11 @@ pub fn html(about: &About, p: &Profile) -> String {
         table(&kinds(p), 2),
         table(&layers(p), 1),
         table(&ops, 3),
-        title = escaped(&title),
+        title = escape_html(&title),
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -84,7 +84,7 @@ impl<'a> Colours<'a> {
     fn key(&self) -> String {
         let item = |(i, name): (usize, &&str)| {
             let colour = COLOURS[i % COLOURS.len()];
-            format!("<span class=\"key\"><i style=\"background:{colour}\"></i>{}</span>", escaped(name))
+            format!("<span class=\"key\"><i style=\"background:{colour}\"></i>{}</span>", escape_html(name))
         };
         self.0.iter().enumerate().map(item).collect()
     }
@@ -102,7 +102,7 @@ fn tip(op: &OpCost) -> String {
         c.gb_per_s,
         c.times_floor
     );
-    format!("<title>{}</title>", escaped(&text))
+    format!("<title>{}</title>", escape_html(&text))
 }
 
 /// A bar per layer, as long as its time, in pieces for its ops.
@@ -195,7 +195,7 @@ fn table(rows: &[Vec<String>], left: usize) -> String {
     let line = |row: &Vec<String>, tag: &str| {
         let cell = |(i, text): (usize, &String)| {
             let class = if i < left { " class=\"l\"" } else { "" };
-            format!("<{tag}{class}>{}</{tag}>", escaped(text))
+            format!("<{tag}{class}>{}</{tag}>", escape_html(text))
         };
         format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>())
     };

@@ -1,7 +1,7 @@
 //! What holds where a request says nothing.
 
 use crate::grammar;
-use pumex_dialogue::grammar::Source;
+use pumex_dialogue::grammar::GrammarSource;
 use pumex_gguf::{Error, Result};
 use pumex_serve::engine::Constraint;
 
@@ -29,8 +29,8 @@ impl DefaultArgs {
     /// A file that cannot be read; a schema that is no JSON.
     pub fn constraint(&self) -> Result<Option<Constraint>> {
         Ok(match self.constraint.source()? {
-            Some(Source::Gbnf(text)) => Some(Constraint::Grammar(text)),
-            Some(Source::JsonSchema(text)) => {
+            Some(GrammarSource::Gbnf(text)) => Some(Constraint::Grammar(text)),
+            Some(GrammarSource::JsonSchema(text)) => {
                 let schema = serde_json::from_str(&text);
                 Some(Constraint::Schema(schema.map_err(|e| Error::Usage(format!("--json-schema: {e}")))?))
             }

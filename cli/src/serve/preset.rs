@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 use pumex_gguf::{Error, Result};
 
-use super::super::{argv, input, Cli, Command};
+use super::super::{argv, prompt_source, Cli, Command};
 use super::Args;
 
 /// The section for all models.
@@ -56,23 +56,23 @@ pub struct Preset {
     text: String,
     sections: Vec<Section>,
     /// What was made of them, by name.
-    told: Mutex<BTreeMap<String, Told>>,
+    told: Mutex<BTreeMap<String, ModelPreset>>,
 }
 
 struct Section {
     name: String,
     line: usize,
-    keys: Vec<Key>,
+    keys: Vec<PresetKey>,
 }
 
-struct Key {
+struct PresetKey {
     line: usize,
     name: String,
     value: String,
 }
 
 /// What a key says.
-enum Said {
+enum PresetValue {
     /// An option under its long name, and how it is given; nothing where it is off anyway.
     Option(String, Option<String>),
     AtStart(bool),
@@ -81,7 +81,7 @@ enum Said {
 
 /// How a model is served.
 #[derive(Clone)]
-pub struct Told {
+pub struct ModelPreset {
     /// All options.
     pub args: Args,
     /// It is loaded when the server starts.
@@ -100,7 +100,7 @@ impl Preset {
     /// # Errors
     /// A file that cannot be read; lines that are no section, key or comment; keys that are no options of a model.
     pub fn read(path: &Path) -> Result<Arc<Preset>> {
-        let text = input::read_file(path)?;
+        let text = prompt_source::read_file(path)?;
         let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(preset) = last().as_ref().filter(|last| last.path == path && last.text == text) {
             return Ok(preset.clone());
@@ -109,9 +109,9 @@ impl Preset {
         let preset = Preset { path: path.to_path_buf(), text, sections, told };
         for section in &preset.sections {
             for key in &section.keys {
-                let said = said(key).map_err(|what| preset.wrong(section, key, &what))?;
-                if let Said::Option(_, Some(flag)) = said {
-                    parsed([flag.into()]).map_err(|what| preset.wrong(section, key, &what))?;
+                let said = read_key(key).map_err(|what| preset.wrong(section, key, &what))?;
+                if let PresetValue::Option(_, Some(flag)) = said {
+                    parse_args([flag.into()]).map_err(|what| preset.wrong(section, key, &what))?;
                 }
             }
         }
@@ -120,7 +120,7 @@ impl Preset {
         Ok(preset)
     }
 
-    fn wrong(&self, section: &Section, key: &Key, what: &str) -> Error {
+    fn wrong(&self, section: &Section, key: &PresetKey, what: &str) -> Error {
         Error::Usage(format!("{}:{}: [{}] {}: {what}", self.path.display(), key.line, section.name, key.name))
     }
 
@@ -140,17 +140,17 @@ impl Preset {
     ///
     /// # Errors
     /// Options that contradict each other.
-    pub fn of(&self, name: &str, line: &[OsString]) -> Result<Told> {
+    pub fn of(&self, name: &str, line: &[OsString]) -> Result<ModelPreset> {
         let known = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(told) = known().get(name) {
             return Ok(told.clone());
         }
-        let told = self.made(name, line)?;
+        let told = self.build_preset(name, line)?;
         known().insert(name.into(), told.clone());
         Ok(told)
     }
 
-    fn made(&self, name: &str, line: &[OsString]) -> Result<Told> {
+    fn build_preset(&self, name: &str, line: &[OsString]) -> Result<ModelPreset> {
         let given: BTreeSet<String> = line.iter().filter_map(|arg| group(arg.to_str()?)).collect();
         let mut told = (false, None, false);
         let (mut known, mut flags) = (given, Vec::new());
@@ -159,20 +159,20 @@ impl Preset {
         let mut at = 0;
         for (section, key) in all.flat_map(|section| section.keys.iter().map(move |key| (section, key))) {
             at = if section.name == ALL { at } else { section.line };
-            match said(key).map_err(|what| self.wrong(section, key, &what))? {
-                Said::Option(long, flag) => {
+            match read_key(key).map_err(|what| self.wrong(section, key, &what))? {
+                PresetValue::Option(long, flag) => {
                     let first = known.insert(group(&long).unwrap_or(long.clone()));
                     told.2 |= first && section.name != ALL && ["--alias", "--tags"].contains(&long.as_str());
                     flags.extend(flag.filter(|_| first));
                 }
-                Said::AtStart(yes) => told.0 = if section.name == ALL { told.0 || yes } else { yes },
-                Said::Patience(time) => told.1 = told.1.or(Some(time)),
+                PresetValue::AtStart(yes) => told.0 = if section.name == ALL { told.0 || yes } else { yes },
+                PresetValue::Patience(time) => told.1 = told.1.or(Some(time)),
             }
         }
         let kept = line.iter().filter(|arg| !arg.to_string_lossy().starts_with("--models-"));
-        let args = parsed(flags.iter().map(OsString::from).chain(kept.cloned()));
+        let args = parse_args(flags.iter().map(OsString::from).chain(kept.cloned()));
         let args = args.map_err(|what| Error::Usage(format!("{}:{at}: [{name}]: {what}", self.path.display())))?;
-        Ok(Told { args, at_start: told.0, patience: told.1, is_named: told.2, text: flags.join(" ") })
+        Ok(ModelPreset { args, at_start: told.0, patience: told.1, is_named: told.2, text: flags.join(" ") })
     }
 }
 
@@ -182,7 +182,7 @@ pub fn command_line() -> Vec<OsString> {
     all.into_iter().skip_while(|arg| arg != "serve").skip(1).collect()
 }
 
-fn parsed(args: impl IntoIterator<Item = OsString>) -> std::result::Result<Args, String> {
+fn parse_args(args: impl IntoIterator<Item = OsString>) -> std::result::Result<Args, String> {
     let words = ["pumex", "serve"].into_iter().map(OsString::from);
     let first = |error: clap::Error| {
         let text = error.to_string();
@@ -217,13 +217,13 @@ fn truth(value: &str) -> std::result::Result<bool, String> {
 }
 
 /// What a key says, or what is wrong with it.
-fn said(key: &Key) -> std::result::Result<Said, String> {
+fn read_key(key: &PresetKey) -> std::result::Result<PresetValue, String> {
     let name = key.name.trim_start_matches('-').replace('_', "-");
     match name.as_str() {
-        "load-on-startup" => return Ok(Said::AtStart(truth(&key.value)?)),
+        "load-on-startup" => return Ok(PresetValue::AtStart(truth(&key.value)?)),
         "stop-timeout" => {
             let seconds = key.value.parse().map_err(|_| format!("expected seconds, found {}", key.value))?;
-            return Ok(Said::Patience(Duration::from_secs(seconds)));
+            return Ok(PresetValue::Patience(Duration::from_secs(seconds)));
         }
         _ => {}
     }
@@ -251,13 +251,13 @@ fn said(key: &Key) -> std::result::Result<Said, String> {
             Ok(yes) if switches => if yes { "on" } else { "off" }.to_string(),
             _ => key.value.clone(),
         };
-        return Ok(Said::Option(flag.clone(), Some(format!("{flag}={value}"))));
+        return Ok(PresetValue::Option(flag.clone(), Some(format!("{flag}={value}"))));
     }
     if truth(&key.value)? {
-        return Ok(Said::Option(flag.clone(), Some(flag)));
+        return Ok(PresetValue::Option(flag.clone(), Some(flag)));
     }
     let opposite = long.strip_prefix("no-").map_or(format!("no-{long}"), str::to_string);
-    Ok(Said::Option(flag, find(&opposite).map(|_| format!("--{opposite}"))))
+    Ok(PresetValue::Option(flag, find(&opposite).map(|_| format!("--{opposite}"))))
 }
 
 fn sections(path: &Path, text: &str) -> Result<Vec<Section>> {
@@ -279,7 +279,7 @@ fn sections(path: &Path, text: &str) -> Result<Vec<Section>> {
         let Some((name, value)) = line.split_once('=') else {
             return wrong(number, format!("expected [a section], key = value, or a comment, found {line:.80}"));
         };
-        let key = Key { line: number, name: name.trim().into(), value: value.trim().into() };
+        let key = PresetKey { line: number, name: name.trim().into(), value: value.trim().into() };
         match all.last_mut() {
             None if key.name == "version" && key.value == "1" => {}
             None => return wrong(number, format!("{}: expected version = 1 or a section before it", key.name)),

@@ -1,32 +1,32 @@
 //! BERT and Nomic BERT: encoders.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::PLAIN;
 use super::qwen::pooling;
-use super::rows::{free, may, must, Any, Ff, Row, Vocab, Width};
+use super::rows::{free, may, must, Any, Ff, TensorRow, Vocab, Width};
 use super::table::Family;
 use super::{usual_name, Model};
 use crate::config::Config;
 use crate::content::Weights;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::{json, Value as Json};
 
-const ENDS: &[Row] = &[
+const ENDS: &[TensorRow] = &[
     must("embeddings.word_embeddings", "token_embd", &[Vocab, Width]),
     must("embeddings.position_embeddings", "position_embd", &[Any, Width]),
     free("classifier.out_proj", "cls.output", &[Any, Width]),
     free("classifier.out_proj.bias", "cls.output.bias", &[Any]),
 ];
 
-const NORM: &[Row] = &[
+const NORM: &[TensorRow] = &[
     must("embeddings.LayerNorm", "token_embd_norm", &[Width]),
     must("embeddings.LayerNorm.bias", "token_embd_norm.bias", &[Width]),
 ];
 
-const TYPES: &[Row] = &[must("embeddings.token_type_embeddings", "token_types", &[Any, Width])];
+const TYPES: &[TensorRow] = &[must("embeddings.token_type_embeddings", "token_types", &[Any, Width])];
 
-const LAYERS: &[Row] = &[
+const LAYERS: &[TensorRow] = &[
     must("encoder.layer.{}.attention.self.query", "blk.{}.attn_q", &[Width, Width]),
     must("encoder.layer.{}.attention.self.query.bias", "blk.{}.attn_q.bias", &[Width]),
     must("encoder.layer.{}.attention.self.key", "blk.{}.attn_k", &[Width, Width]),
@@ -45,7 +45,7 @@ const LAYERS: &[Row] = &[
     must("encoder.layer.{}.output.LayerNorm.bias", "blk.{}.layer_output_norm.bias", &[Width]),
 ];
 
-const NOMIC: &[Row] = &[
+const NOMIC: &[TensorRow] = &[
     must("embeddings.word_embeddings", "token_embd", &[Vocab, Width]),
     may("embeddings.token_type_embeddings", "token_types", &[Any, Width]),
     must("emb_ln", "token_embd_norm", &[Width]),
@@ -101,11 +101,11 @@ fn modify(model: &Model, name: &str, weights: Weights) -> std::result::Result<Ve
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
-    keys.set("attention.causal", Value::Bool(false));
+    let mut keys = FamilyKeys::new(model, meta);
+    keys.set("attention.causal", MetaValue::Bool(false));
     pooling(model, meta)?;
     let labels: Vec<String> = labels(&model.config).into_iter().map(|(_, text)| text).collect();
-    meta.set(model.key("classifier.output_labels"), Value::Strs(labels));
+    meta.set(model.key("classifier.output_labels"), MetaValue::Strs(labels));
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 //! DeepSeek 2 and 3: latent attention, whose second matrix comes apart by heads, and experts beside shared ones.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::{fill, fill_heads, ENDS, EXPERTS, NORMS, PLAIN};
-use super::rows::{free, must, some, Any, ExpertFf, Experts as E, Ff, Row, Width};
+use super::rows::{free, must, some, Any, ExpertFf, Experts as E, Ff, TensorRow, Width};
 use super::table::Family;
 use super::{layer_of, Model};
 use crate::config::Config;
 use crate::content::Weights;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::Result;
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn is_full(model: &Model, _: usize) -> bool {
     !is_low(model, 0)
 }
 
-const LAYER: &[Row] = &[
+const LAYER: &[TensorRow] = &[
     some("model.layers.{}.self_attn.q_proj", "blk.{}.attn_q", &[Any, Width], is_full),
     some("model.layers.{}.self_attn.q_a_proj", "blk.{}.attn_q_a", &[Any, Width], is_low),
     some("model.layers.{}.self_attn.q_a_layernorm", "blk.{}.attn_q_a_norm", &[Any], is_low),
@@ -87,7 +87,7 @@ fn modify(model: &Model, name: &str, weights: Weights) -> std::result::Result<Ve
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let (c, mut keys) = (&model.config, Keys::new(model, meta));
+    let (c, mut keys) = (&model.config, FamilyKeys::new(model, meta));
     // Latent attention is one of a single key head.
     keys.u32("attention.head_count_kv", 1);
     keys.u32("leading_dense_block_count", dense(model) as u32);
@@ -105,7 +105,7 @@ fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     keys.u32("expert_shared_count", c.opt_u32(&["n_shared_experts"])?.unwrap_or(0));
     keys.copy_f32("expert_weights_scale", &["routed_scaling_factor"])?;
     if c.is("norm_topk_prob") {
-        keys.set("expert_weights_norm", Value::Bool(true));
+        keys.set("expert_weights_norm", MetaValue::Bool(true));
     }
     keys.u32("rope.dimension_count", rope);
     if let Some(scale) = c.rope().get("mscale_all_dim").and_then(|v| v.as_f64()) {

@@ -1,18 +1,18 @@
 //! Gemma 1 to 3: norms are stored less 1, the output is the embedding.
 
-use super::parameters::{full, usual, Keys};
+use super::parameters::{full, usual, FamilyKeys};
 use super::plain::{fill, without_output, ATTENTION, BIASES, ENDS, FEED_FORWARD, HEAD_NORMS, NORMS, PLAIN, TIED_ENDS};
-use super::rows::{must, Row, Width};
+use super::rows::{must, TensorRow, Width};
 use super::table::Family;
 use super::Model;
 use crate::config::Config;
 use crate::content::Weights;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::vocab::Special;
 use crate::{json, Error, Result};
 use serde_json::json;
 
-const FOUR_NORMS: &[Row] = &[
+const FOUR_NORMS: &[TensorRow] = &[
     must("model.layers.{}.input_layernorm", "blk.{}.attn_norm", &[Width]),
     must("model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm", &[Width]),
     must("model.layers.{}.pre_feedforward_layernorm", "blk.{}.ffn_norm", &[Width]),
@@ -52,7 +52,7 @@ fn vocab_len(model: &Model) -> Result<usize> {
 
 /// What all three write.
 fn first(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
-    let (c, mut keys) = (&model.config, Keys::new(model, meta));
+    let (c, mut keys) = (&model.config, FamilyKeys::new(model, meta));
     keys.u32("context_length", c.u32(&["max_position_embeddings"])?);
     keys.u32("embedding_length", c.u32(&["hidden_size"])?);
     keys.u32("block_count", model.layers as u32);
@@ -62,13 +62,13 @@ fn first(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     keys.f32("attention.layer_norm_rms_epsilon", c.f64("rms_norm_eps")?);
     keys.u32("attention.key_length", c.u32(&["head_dim"])?);
     keys.u32("attention.value_length", c.u32(&["head_dim"])?);
-    meta.set("general.file_type", Value::U32(file_type));
+    meta.set("general.file_type", MetaValue::U32(file_type));
     Ok(())
 }
 
 fn parameters_2(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     first(model, file_type, meta)?;
-    let (c, mut keys) = (&model.config, Keys::new(model, meta));
+    let (c, mut keys) = (&model.config, FamilyKeys::new(model, meta));
     keys.f32("attn_logit_softcapping", c.f64("attn_logit_softcapping")?);
     keys.f32("final_logit_softcapping", c.f64("final_logit_softcapping")?);
     keys.u32("attention.sliding_window", c.u32(&["sliding_window"])?);
@@ -77,7 +77,7 @@ fn parameters_2(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
 
 fn parameters_3(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let (c, mut keys) = (&model.config, Keys::new(model, meta));
+    let (c, mut keys) = (&model.config, FamilyKeys::new(model, meta));
     keys.u32("context_length", c.opt_u32(&["max_position_embeddings"])?.unwrap_or(131072));
     keys.u32("attention.head_count", c.opt_u32(&["num_attention_heads"])?.unwrap_or(8));
     keys.f32("attention.layer_norm_rms_epsilon", c.opt_f64(&["rms_norm_eps"])?.unwrap_or(1e-6));
@@ -101,7 +101,7 @@ fn parameters_3(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
 
 fn without_space(model: &Model, meta: &mut Meta) -> Result<()> {
     model.source().spm(meta)?;
-    meta.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+    meta.set("tokenizer.ggml.add_space_prefix", MetaValue::Bool(false));
     Ok(())
 }
 
@@ -111,7 +111,7 @@ fn vocabulary(model: &Model, meta: &mut Meta) -> Result<()> {
     // The end of a turn; the other signs of Code Gemma have no keys.
     special.id("eot", 107);
     special.without_templates().put(meta);
-    meta.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+    meta.set("tokenizer.ggml.add_space_prefix", MetaValue::Bool(false));
     Ok(())
 }
 

@@ -1,17 +1,17 @@
 //! gpt-oss: experts in MXFP4, gate and up in alternate rows, sinks of attention.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::{fill, ATTENTION, BIASES, ENDS, PLAIN};
-use super::rows::{self, must, Any, ExpertFf, Experts as E, Row, Width};
+use super::rows::{self, must, Any, ExpertFf, Experts as E, TensorRow, Width};
 use super::table::Family;
 use super::{usual_name, Model};
-use crate::content::{Blocks, Content, Weights};
-use crate::folder::Folder;
+use crate::content::{Content, Mxfp4Blocks, Weights};
+use crate::folder::ModelFolder;
 use crate::metadata::Meta;
 use crate::{Error, Result};
 use serde_json::json;
 
-const LAYER: &[Row] = &[
+const LAYER: &[TensorRow] = &[
     must("model.layers.{}.input_layernorm", "blk.{}.attn_norm", &[Width]),
     must("model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm", &[Width]),
     must("model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks", &[Any]),
@@ -35,7 +35,7 @@ fn is_blocks(_: &Model, name: &str) -> bool {
 }
 
 /// Experts in MXFP4.
-fn blocks(model: &Model, folder: &Folder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn blocks(model: &Model, folder: &ModelFolder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
     let at = |name: &str| folder.tensors().iter().position(|t| t.name == name);
     let mut out = Vec::new();
     for (scales, stored) in folder.tensors().iter().enumerate() {
@@ -53,7 +53,7 @@ fn blocks(model: &Model, folder: &Folder, _: &mut Meta) -> Result<Vec<(String, C
             let named = format!("{stem}.{part}.weight");
             let mapped =
                 rows::gguf(model, &named).ok_or_else(|| wrong(format!("expected one of {}'s", model.family.arch)))?;
-            out.push((mapped, Content::Blocks(Blocks::new(folder, codes, scales, *start, *step)?)));
+            out.push((mapped, Content::Blocks(Mxfp4Blocks::new(folder, codes, scales, *start, *step)?)));
         }
     }
     Ok(out)
@@ -81,7 +81,7 @@ fn modify(_: &Model, name: &str, weights: Weights) -> std::result::Result<Vec<(S
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.u32("attention.sliding_window", model.config.u32(&["sliding_window"])?);
     keys.u32("expert_feed_forward_length", model.config.u32(&["intermediate_size"])?);
     Ok(())

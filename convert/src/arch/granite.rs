@@ -1,7 +1,7 @@
 //! Granite: Llama with four multipliers.
 
 use super::llama;
-use super::parameters::Keys;
+use super::parameters::FamilyKeys;
 use super::plain::{fill, fill_heads};
 use super::table::Family;
 use super::{usual_name, Model};
@@ -20,7 +20,7 @@ fn name(name: &str) -> Option<String> {
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     llama::parameters(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     const SCALES: [(&str, &str); 4] = [
         ("attention.scale", "attention_multiplier"),
         ("embedding_scale", "embedding_multiplier"),

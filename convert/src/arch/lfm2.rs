@@ -1,8 +1,8 @@
 //! LFM2: short convolutions between layers of attention.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::{fill, PLAIN};
-use super::rows::{must, some, Any, Head, Row, Vocab, Width, K, Q};
+use super::rows::{must, some, Any, Head, TensorRow, Vocab, Width, K, Q};
 use super::table::Family;
 use super::{usual_name, Model};
 use crate::config::Config;
@@ -20,7 +20,7 @@ fn is_attention(model: &Model, layer: usize) -> bool {
     !is_conv(model, layer)
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[TensorRow] = &[
     must("model.embed_tokens", "token_embd", &[Vocab, Width]),
     must("model.embedding_norm", "token_embd_norm", &[Width]),
     must("model.layers.{}.operator_norm", "blk.{}.attn_norm", &[Width]),
@@ -66,14 +66,14 @@ fn inner(config: &Config) -> Result<u32> {
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
     let c = &model.config;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.u32("vocab_size", c.u32(&["vocab_size"])?);
     keys.u32("shortconv.l_cache", c.u32(&["conv_L_cache"])?);
     keys.f32("attention.layer_norm_rms_epsilon", c.f64("norm_eps")?);
     keys.u32("feed_forward_length", inner(c)?);
     let heads: Vec<i32> =
         (0..model.layers).map(|l| if is_conv(model, l) { 0 } else { heads(model).unwrap_or(0) }).collect();
-    keys.set("attention.head_count_kv", crate::Value::I32s(heads));
+    keys.set("attention.head_count_kv", crate::MetaValue::I32s(heads));
     Ok(())
 }
 

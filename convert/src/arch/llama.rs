@@ -1,25 +1,25 @@
 //! Llama and Mistral, Mixtral, and SmolLM3: rows of queries and keys are ordered for rotations of neighbours.
 
-use super::parameters::{full, usual, Keys};
+use super::parameters::{full, usual, FamilyKeys};
 use super::plain::{fill, fill_heads, ATTENTION, BIASES, ENDS, FEED_FORWARD, NORMS, PLAIN};
-use super::rows::{may, must, ExpertFf, Experts as E, Ff, Row, Width};
-use super::table::{Experts, Family};
+use super::rows::{may, must, ExpertFf, Experts as E, Ff, TensorRow, Width};
+use super::table::{ExpertLayout, Family};
 use super::{usual_name, Model};
 use crate::config::Config;
 use crate::content::{Content, Weights};
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::metadata::Meta;
 use crate::Result;
 use serde_json::{json, Value};
 
 /// Biases that some models have.
-const MORE_BIASES: &[Row] = &[
+const MORE_BIASES: &[TensorRow] = &[
     may("model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias", &[Ff]),
     may("model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias", &[Ff]),
     may("model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias", &[Width]),
 ];
 
-const MIXTURE: &[Row] = &[
+const MIXTURE: &[TensorRow] = &[
     must("model.layers.{}.block_sparse_moe.gate", "blk.{}.ffn_gate_inp", &[E, Width]),
     must("layers.{}.feed_forward.experts.w1", "blk.{}.ffn_gate_exps", &[E, ExpertFf, Width]),
     must("layers.{}.feed_forward.experts.w2", "blk.{}.ffn_down_exps", &[E, Width, ExpertFf]),
@@ -46,7 +46,7 @@ pub fn modify(model: &Model, name: &str, weights: Weights) -> std::result::Resul
 }
 
 /// Factors of rotations as Llama 3 stretches them.
-fn factors(model: &Model, _: &Folder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn factors(model: &Model, _: &ModelFolder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
     let rope = full(&model.config.rope());
     if !rope.get("rope_type").and_then(Value::as_str).is_some_and(|t| t.eq_ignore_ascii_case("llama3")) {
         return Ok(Vec::new());
@@ -75,7 +75,7 @@ fn factors(model: &Model, _: &Folder, _: &mut Meta) -> Result<Vec<(String, Conte
 /// What most families write, and the width of rotations.
 pub fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.u32("vocab_size", model.config.u32(&["vocab_size"])?);
     keys.u32("rope.dimension_count", model.config.head_dim()?);
     Ok(())
@@ -125,7 +125,7 @@ pub const MIXTRAL: Family = Family {
     classes: &["MixtralForCausalLM"],
     model_types: &["mixtral"],
     rows: &[ENDS, ATTENTION, NORMS, MIXTURE],
-    experts: Some(Experts {
+    experts: Some(ExpertLayout {
         part: "block_sparse_moe.experts.",
         parts: ["w1", "w2", "w3"],
         name: |layer, expert, part| format!("model.layers.{layer}.block_sparse_moe.experts.{expert}.{part}.weight"),

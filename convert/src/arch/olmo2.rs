@@ -1,10 +1,10 @@
 //! OLMo 2: norms after attention and the feed-forward network, and of whole rows of queries and keys.
 
 use super::plain::{fill, fill_heads, ATTENTION, BIASES, ENDS, FEED_FORWARD, PLAIN};
-use super::rows::{must, Row, Width, K, Q};
+use super::rows::{must, TensorRow, Width, K, Q};
 use super::table::Family;
 
-const NORMS: &[Row] = &[
+const NORMS: &[TensorRow] = &[
     must("model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm", &[Width]),
     must("model.layers.{}.post_feedforward_layernorm", "blk.{}.post_ffw_norm", &[Width]),
     must("model.layers.{}.self_attn.q_norm", "blk.{}.attn_q_norm", &[Q]),

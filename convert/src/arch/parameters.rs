@@ -2,35 +2,35 @@
 
 use super::Model;
 use crate::json::Object;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::Value as Json;
 
 /// Sets a family's keys.
-pub struct Keys<'a> {
+pub struct FamilyKeys<'a> {
     model: &'a Model,
     meta: &'a mut Meta,
 }
 
-impl<'a> Keys<'a> {
-    /// Of a model.
-    pub fn new(model: &'a Model, meta: &'a mut Meta) -> Keys<'a> {
-        Keys { model, meta }
+impl<'a> FamilyKeys<'a> {
+    /// Starts the keys of `model`, which are written to `meta`.
+    pub fn new(model: &'a Model, meta: &'a mut Meta) -> FamilyKeys<'a> {
+        FamilyKeys { model, meta }
     }
 
     /// A value.
-    pub fn set(&mut self, key: &str, value: impl Into<Value>) {
+    pub fn set(&mut self, key: &str, value: impl Into<MetaValue>) {
         self.meta.set(self.model.key(key), value);
     }
 
     /// A whole number.
     pub fn u32(&mut self, key: &str, value: u32) {
-        self.set(key, Value::U32(value));
+        self.set(key, MetaValue::U32(value));
     }
 
     /// A number.
     pub fn f32(&mut self, key: &str, value: f64) {
-        self.set(key, Value::F32(value as f32));
+        self.set(key, MetaValue::F32(value as f32));
     }
 
     /// A whole number of the configuration, if it is there.
@@ -66,7 +66,7 @@ pub fn full(rope: &Object) -> Object {
 }
 
 /// How rotations are scaled.
-fn scaling(keys: &mut Keys<'_>, rope: &Object) -> Result<()> {
+fn scaling(keys: &mut FamilyKeys<'_>, rope: &Object) -> Result<()> {
     let Some(kind) = rope.get("rope_type").and_then(Json::as_str) else { return Ok(()) };
     let factor = rope.get("factor").and_then(Json::as_f64);
     match (kind, factor) {
@@ -100,7 +100,7 @@ fn scaling(keys: &mut Keys<'_>, rope: &Object) -> Result<()> {
 /// # Errors
 /// Hyper-parameters that are not what they should be.
 pub fn usual(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
-    let (c, mut keys) = (&model.config, Keys::new(model, meta));
+    let (c, mut keys) = (&model.config, FamilyKeys::new(model, meta));
     keys.u32("block_count", model.layers as u32);
     let context =
         ["max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length", "model_max_length"];
@@ -116,12 +116,12 @@ pub fn usual(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
             let list = list.iter().map(|v| v.as_i64().and_then(|n| i32::try_from(n).ok()));
             let list: Option<Vec<i32>> = list.collect();
             let what = "num_key_value_heads: expected numbers, found something else";
-            keys.set("attention.head_count_kv", Value::I32s(list.ok_or_else(|| Error::file(&c.path, what))?));
+            keys.set("attention.head_count_kv", MetaValue::I32s(list.ok_or_else(|| Error::file(&c.path, what))?));
         }
         _ => keys.copy_u32("attention.head_count_kv", &kv)?,
     }
     if c.get("is_causal").and_then(Json::as_bool) == Some(false) {
-        keys.set("attention.causal", Value::Bool(false));
+        keys.set("attention.causal", MetaValue::Bool(false));
     }
     let rope = c.rope();
     let of_all = full(&rope);
@@ -160,6 +160,6 @@ pub fn usual(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     }
     keys.copy_u32("attention.key_length", &["head_dim"])?;
     keys.copy_u32("attention.value_length", &["head_dim"])?;
-    keys.meta.set("general.file_type", Value::U32(file_type));
+    keys.meta.set("general.file_type", MetaValue::U32(file_type));
     Ok(())
 }

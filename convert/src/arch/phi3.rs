@@ -1,19 +1,19 @@
 //! Phi 3 and 4: fused matrices, two sets of factors of rotations.
 
-use super::parameters::{full, Keys};
+use super::parameters::{full, FamilyKeys};
 use super::plain::{fill, fill_heads, ENDS, NORMS, PLAIN};
-use super::rows::{must, Any, Ff, Row, Width, Q};
+use super::rows::{must, Any, Ff, TensorRow, Width, Q};
 use super::table::Family;
 use super::Model;
 use crate::config::Config;
 use crate::content::{Content, Weights};
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::json;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::{json, Value as Json};
 
-const FUSED: &[Row] = &[
+const FUSED: &[TensorRow] = &[
     must("model.layers.{}.self_attn.qkv_proj", "blk.{}.attn_qkv", &[Any, Width]),
     must("model.layers.{}.self_attn.o_proj", "blk.{}.attn_output", &[Width, Q]),
     must("model.layers.{}.mlp.gate_up_proj", "blk.{}.ffn_up", &[Any, Width]),
@@ -28,7 +28,7 @@ fn original(model: &Model) -> Result<u32> {
 }
 
 /// Elements of a head that are rotated.
-fn rotated(model: &Model) -> Result<u32> {
+fn rotary_dims(model: &Model) -> Result<u32> {
     let part = model.config.rope().get("partial_rotary_factor").and_then(Json::as_f64).unwrap_or(1.0);
     let (width, heads) = (model.config.u32(&["hidden_size"])?, model.config.u32(&["num_attention_heads"])?);
     let what = "num_attention_heads: expected some, found 0";
@@ -36,7 +36,7 @@ fn rotated(model: &Model) -> Result<u32> {
 }
 
 /// Factors of rotations for texts up to the first length and past it.
-fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn factors(model: &Model, _: &ModelFolder, meta: &mut Meta) -> Result<Vec<(String, Content)>> {
     let rope = model.config.rope();
     let wrong = |what: String| Error::file(&model.config.path, format!("rope_scaling.{what}"));
     let list = |key: &str| rope.get(key).and_then(Json::as_array).filter(|l| !l.is_empty());
@@ -53,8 +53,8 @@ fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Co
         Some("yarn") => 0.1 * scale.ln() + 1.0,
         other => return Err(wrong(format!("type: expected longrope or yarn, found {}", other.unwrap_or("none")))),
     };
-    Keys::new(model, meta).f32("rope.scaling.attn_factor", if scale > 1.0 { factor } else { 1.0 });
-    let half = rotated(model)? as usize;
+    FamilyKeys::new(model, meta).f32("rope.scaling.attn_factor", if scale > 1.0 { factor } else { 1.0 });
+    let half = rotary_dims(model)? as usize;
     let mut out = Vec::new();
     for (key, list, name) in
         [("long_factor", long, "rope_factors_long.weight"), ("short_factor", short, "rope_factors_short.weight")]
@@ -69,10 +69,10 @@ fn factors(model: &Model, _: &Folder, meta: &mut Meta) -> Result<Vec<(String, Co
 }
 
 fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
-    let (c, first, rotated) = (&model.config, original(model)?, rotated(model)?);
+    let (c, first, rotated) = (&model.config, original(model)?, rotary_dims(model)?);
     let theta = full(&c.rope()).get("rope_theta").and_then(Json::as_f64);
     let theta = theta.ok_or_else(|| Error::file(&c.path, "rope_theta: expected a number, found none"))?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.u32("context_length", c.u32(&["n_positions", "max_position_embeddings"])?);
     keys.u32("rope.scaling.original_context_length", first);
     keys.u32("embedding_length", c.u32(&["hidden_size", "n_embd"])?);
@@ -83,10 +83,10 @@ fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     keys.f32("attention.layer_norm_rms_epsilon", c.f64("rms_norm_eps")?);
     keys.u32("rope.dimension_count", rotated);
     keys.f32("rope.freq_base", theta);
-    meta.set("general.file_type", Value::U32(file_type));
+    meta.set("general.file_type", MetaValue::U32(file_type));
     // 0 where there is none: so Phi 4 is told apart.
     let window = c.opt_u32(&["sliding_window"])?.unwrap_or(0);
-    meta.set(model.key("attention.sliding_window"), Value::U32(window));
+    meta.set(model.key("attention.sliding_window"), MetaValue::U32(window));
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! What a family is where it says nothing else.
 
-use super::rows::{may, must, Ff, Head, Need, Row, Vocab, Width, K, Q};
-use super::table::{Experts, Family};
+use super::rows::{may, must, Ff, Head, TensorPresence, TensorRow, Vocab, Width, K, Q};
+use super::table::{ExpertLayout, Family};
 use super::{parameters, usual_name, Model};
 use crate::config::Config;
 use crate::content::{Content, Weights};
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::metadata::Meta;
 use crate::Result;
 use serde_json::json;
@@ -34,7 +34,7 @@ pub fn as_it_is(_: &Model, name: &str, weights: Weights) -> std::result::Result<
     Ok(vec![(name.to_string(), weights)])
 }
 
-fn nothing(_: &Model, _: &Folder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
+fn nothing(_: &Model, _: &ModelFolder, _: &mut Meta) -> Result<Vec<(String, Content)>> {
     Ok(Vec::new())
 }
 
@@ -54,7 +54,7 @@ pub fn fill(config: &mut Config, context: u32, theta: f64, eps: f64, tied: bool)
     config.default("tie_word_embeddings", json!(tied));
 }
 
-/// As many key heads as query heads, where nothing is said.
+/// Sets the number of key heads to that of query heads, where the configuration does not say.
 pub fn fill_heads(config: &mut Config) {
     if let Some(heads) = config.get("num_attention_heads").cloned() {
         config.fill("num_key_value_heads", heads);
@@ -62,18 +62,18 @@ pub fn fill_heads(config: &mut Config) {
 }
 
 /// The embedding, the last norm and the output.
-pub const ENDS: &[Row] = &[
+pub const ENDS: &[TensorRow] = &[
     must("model.embed_tokens", "token_embd", &[Vocab, Width]),
     must("model.norm", "output_norm", &[Width]),
-    Row { from: "lm_head", to: "output", dims: &[Vocab, Width], need: Need::Untied },
+    TensorRow { from: "lm_head", to: "output", dims: &[Vocab, Width], need: TensorPresence::Untied },
 ];
 
 /// The embedding and the last norm, where the output is the embedding.
-pub const TIED_ENDS: &[Row] =
+pub const TIED_ENDS: &[TensorRow] =
     &[must("model.embed_tokens", "token_embd", &[Vocab, Width]), must("model.norm", "output_norm", &[Width])];
 
 /// Attention by four matrices.
-pub const ATTENTION: &[Row] = &[
+pub const ATTENTION: &[TensorRow] = &[
     must("model.layers.{}.self_attn.q_proj", "blk.{}.attn_q", &[Q, Width]),
     must("model.layers.{}.self_attn.k_proj", "blk.{}.attn_k", &[K, Width]),
     must("model.layers.{}.self_attn.v_proj", "blk.{}.attn_v", &[K, Width]),
@@ -81,7 +81,7 @@ pub const ATTENTION: &[Row] = &[
 ];
 
 /// Its biases, which some models have.
-pub const BIASES: &[Row] = &[
+pub const BIASES: &[TensorRow] = &[
     may("model.layers.{}.self_attn.q_proj.bias", "blk.{}.attn_q.bias", &[Q]),
     may("model.layers.{}.self_attn.k_proj.bias", "blk.{}.attn_k.bias", &[K]),
     may("model.layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias", &[K]),
@@ -89,26 +89,26 @@ pub const BIASES: &[Row] = &[
 ];
 
 /// Norms of heads.
-pub const HEAD_NORMS: &[Row] = &[
+pub const HEAD_NORMS: &[TensorRow] = &[
     must("model.layers.{}.self_attn.q_norm", "blk.{}.attn_q_norm", &[Head]),
     must("model.layers.{}.self_attn.k_norm", "blk.{}.attn_k_norm", &[Head]),
 ];
 
 /// The norms before attention and before the feed-forward network.
-pub const NORMS: &[Row] = &[
+pub const NORMS: &[TensorRow] = &[
     must("model.layers.{}.input_layernorm", "blk.{}.attn_norm", &[Width]),
     must("model.layers.{}.post_attention_layernorm", "blk.{}.ffn_norm", &[Width]),
 ];
 
 /// A feed-forward network with a gate.
-pub const FEED_FORWARD: &[Row] = &[
+pub const FEED_FORWARD: &[TensorRow] = &[
     must("model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate", &[Ff, Width]),
     must("model.layers.{}.mlp.up_proj", "blk.{}.ffn_up", &[Ff, Width]),
     must("model.layers.{}.mlp.down_proj", "blk.{}.ffn_down", &[Width, Ff]),
 ];
 
 /// Experts as `model.layers.N.mlp.experts.N.NAME_proj`.
-pub const EXPERTS: Experts = Experts {
+pub const EXPERTS: ExpertLayout = ExpertLayout {
     part: "mlp.experts.",
     parts: ["down_proj", "gate_proj", "up_proj"],
     name: |layer, expert, part| format!("model.layers.{layer}.mlp.experts.{expert}.{part}.weight"),

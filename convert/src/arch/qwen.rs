@@ -1,12 +1,12 @@
 //! Qwen 2, Qwen 3 and its mixtures.
 
-use super::parameters::{usual, Keys};
+use super::parameters::{usual, FamilyKeys};
 use super::plain::{fill, ATTENTION, BIASES, ENDS, EXPERTS, FEED_FORWARD, HEAD_NORMS, NORMS, PLAIN};
-use super::rows::{some, ExpertFf, Experts as E, Ff, Row, Width};
+use super::rows::{some, ExpertFf, Experts as E, Ff, TensorRow, Width};
 use super::table::Family;
 use super::Model;
 use crate::content::Weights;
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{json, Error, Result};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn has_experts(model: &Model, layer: usize) -> bool {
     !dense.is_some_and(|l| l.iter().any(|v| v.as_u64() == Some(layer as u64))) && (layer + 1).is_multiple_of(step)
 }
 
-const MIXTURE: &[Row] = &[
+const MIXTURE: &[TensorRow] = &[
     some("model.layers.{}.mlp.gate", "blk.{}.ffn_gate_inp", &[E, Width], has_experts),
     some("model.layers.{}.mlp.experts.gate_proj", "blk.{}.ffn_gate_exps", &[E, ExpertFf, Width], has_experts),
     some("model.layers.{}.mlp.experts.up_proj", "blk.{}.ffn_up_exps", &[E, ExpertFf, Width], has_experts),
@@ -57,7 +57,7 @@ pub fn pooling(model: &Model, meta: &mut Meta) -> Result<()> {
         Some("lasttoken") => 3,
         _ => return Err(Error::file(&path, "expected pooling by mean, cls or lasttoken, found another")),
     };
-    meta.set(model.key("pooling_type"), Value::U32(kind));
+    meta.set(model.key("pooling_type"), MetaValue::U32(kind));
     Ok(())
 }
 
@@ -68,13 +68,13 @@ fn parameters(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
 
 fn parameters_of_mixtures(model: &Model, file_type: u32, meta: &mut Meta) -> Result<()> {
     usual(model, file_type, meta)?;
-    let mut keys = Keys::new(model, meta);
+    let mut keys = FamilyKeys::new(model, meta);
     keys.copy_u32("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.copy_u32("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])
 }
 
 /// Experts that stand together come apart into gate and up.
-fn together(_: &Model, name: &str, weights: Weights) -> std::result::Result<Vec<(String, Weights)>, String> {
+fn split_gate_up(_: &Model, name: &str, weights: Weights) -> std::result::Result<Vec<(String, Weights)>, String> {
     let stem = name.strip_suffix(".weight").unwrap_or(name);
     if stem.ends_with("mlp.experts.down_proj") {
         return Ok(vec![(format!("{stem}.weight"), weights)]);
@@ -139,7 +139,7 @@ pub const QWEN3MOE: Family = Family {
         config.default("intermediate_size", json!(6144));
     },
     rows: &[ENDS, ATTENTION, BIASES, HEAD_NORMS, NORMS, MIXTURE],
-    modify: together,
+    modify: split_gate_up,
     experts: Some(EXPERTS),
     parameters: parameters_of_mixtures,
     vocabulary: |model, meta| model.source().bpe(meta),

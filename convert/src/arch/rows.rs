@@ -30,7 +30,7 @@ pub use Dim::*;
 
 /// Whether a tensor has to be there.
 #[derive(Clone, Copy, Debug)]
-pub enum Need {
+pub enum TensorPresence {
     /// Always.
     Must,
     /// In no layer, or in all.
@@ -45,7 +45,7 @@ pub enum Need {
 
 /// A tensor's row.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct TensorRow {
     /// The model's name, `{}` for the layer, without `.weight`; with `.bias` where it is one.
     pub from: &'static str,
     /// GGUF's name, likewise.
@@ -53,32 +53,37 @@ pub struct Row {
     /// Dimensions, the contiguous one last.
     pub dims: &'static [Dim],
     /// Whether it has to be there.
-    pub need: Need,
+    pub need: TensorPresence,
 }
 
 /// A tensor that has to be there.
-pub const fn must(from: &'static str, to: &'static str, dims: &'static [Dim]) -> Row {
-    Row { from, to, dims, need: Need::Must }
+pub const fn must(from: &'static str, to: &'static str, dims: &'static [Dim]) -> TensorRow {
+    TensorRow { from, to, dims, need: TensorPresence::Must }
 }
 
 /// A tensor that is in no layer, or in all.
-pub const fn may(from: &'static str, to: &'static str, dims: &'static [Dim]) -> Row {
-    Row { from, to, dims, need: Need::May }
+pub const fn may(from: &'static str, to: &'static str, dims: &'static [Dim]) -> TensorRow {
+    TensorRow { from, to, dims, need: TensorPresence::May }
 }
 
 /// A tensor that is in some files.
-pub const fn free(from: &'static str, to: &'static str, dims: &'static [Dim]) -> Row {
-    Row { from, to, dims, need: Need::Free }
+pub const fn free(from: &'static str, to: &'static str, dims: &'static [Dim]) -> TensorRow {
+    TensorRow { from, to, dims, need: TensorPresence::Free }
 }
 
 /// A tensor that layers have for which `of` holds.
-pub const fn some(from: &'static str, to: &'static str, dims: &'static [Dim], of: fn(&Model, usize) -> bool) -> Row {
-    Row { from, to, dims, need: Need::Some(of) }
+pub const fn some(
+    from: &'static str,
+    to: &'static str,
+    dims: &'static [Dim],
+    of: fn(&Model, usize) -> bool,
+) -> TensorRow {
+    TensorRow { from, to, dims, need: TensorPresence::Some(of) }
 }
 
 /// What dimensions are in a model; none where nothing says.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct ModelSizes {
     width: Option<usize>,
     vocab: Option<usize>,
     q: Option<usize>,
@@ -89,12 +94,12 @@ pub struct Sizes {
     experts: Option<usize>,
 }
 
-impl Sizes {
+impl ModelSizes {
     /// A model's.
     ///
     /// # Errors
     /// Hyper-parameters that are no numbers.
-    pub fn of(model: &Model) -> Result<Sizes> {
+    pub fn of(model: &Model) -> Result<ModelSizes> {
         let c = &model.config;
         let size = |keys: &[&str]| c.opt_u32(keys).map(|n| n.map(|n| n as usize));
         let heads = size(&["num_attention_heads", "n_head", "n_heads"])?;
@@ -103,7 +108,7 @@ impl Sizes {
         let kv =
             c.first(&["num_key_value_heads", "n_kv_heads"]).and_then(|(_, v)| v.as_u64()).map(|n| n as usize).or(heads);
         let times = |a: Option<usize>| a?.checked_mul(head?);
-        Ok(Sizes {
+        Ok(ModelSizes {
             width,
             vocab: size(&["vocab_size"])?,
             q: times(heads),
@@ -164,7 +169,7 @@ pub fn gguf(model: &Model, name: &str) -> Option<String> {
 ///
 /// # Errors
 /// One that is missing, or of another shape.
-pub fn check(model: &Model, sizes: &Sizes, found: &[(&str, Vec<usize>)]) -> Result<()> {
+pub fn check(model: &Model, sizes: &ModelSizes, found: &[(&str, Vec<usize>)]) -> Result<()> {
     let by_name: BTreeMap<&str, &Vec<usize>> = found.iter().map(|(name, shape)| (*name, shape)).collect();
     let wrong = |what: String| Error::file(&model.dir, what);
     for row in model.family.rows.iter().flat_map(|rows| rows.iter()) {
@@ -174,11 +179,11 @@ pub fn check(model: &Model, sizes: &Sizes, found: &[(&str, Vec<usize>)]) -> Resu
         let missing: BTreeSet<usize> =
             (0..layers).filter(|l| !by_name.contains_key(name(row.to, *l).as_str())).collect();
         let needed = |layer: usize| match row.need {
-            Need::Must => true,
-            Need::May => missing.len() < layers,
-            Need::Some(of) => of(model, layer),
-            Need::Untied => !model.config.is("tie_word_embeddings"),
-            Need::Free => false,
+            TensorPresence::Must => true,
+            TensorPresence::May => missing.len() < layers,
+            TensorPresence::Some(of) => of(model, layer),
+            TensorPresence::Untied => !model.config.is("tie_word_embeddings"),
+            TensorPresence::Free => false,
         };
         if let Some(layer) = missing.iter().find(|l| needed(**l)) {
             return Err(wrong(format!(
@@ -197,7 +202,7 @@ pub fn check(model: &Model, sizes: &Sizes, found: &[(&str, Vec<usize>)]) -> Resu
 }
 
 /// Whether a shape is a row's.
-fn fit(row: &Row, sizes: &Sizes, shape: &[usize]) -> std::result::Result<(), String> {
+fn fit(row: &TensorRow, sizes: &ModelSizes, shape: &[usize]) -> std::result::Result<(), String> {
     let expected: Vec<Option<usize>> = row.dims.iter().map(|d| sizes.get(*d)).collect();
     let fits = shape.len() == expected.len() && shape.iter().zip(&expected).all(|(n, e)| e.is_none_or(|e| e == *n));
     if fits && !shape.contains(&0) {
@@ -211,7 +216,7 @@ fn fit(row: &Row, sizes: &Sizes, shape: &[usize]) -> std::result::Result<(), Str
 ///
 /// # Errors
 /// As text: another one than the table has.
-pub fn check_one(model: &Model, sizes: &Sizes, gguf: &str, shape: &[usize]) -> std::result::Result<(), String> {
+pub fn check_one(model: &Model, sizes: &ModelSizes, gguf: &str, shape: &[usize]) -> std::result::Result<(), String> {
     let stem = gguf.strip_suffix(".weight").unwrap_or(gguf);
     let row = model.family.rows.iter().flat_map(|rows| rows.iter()).find(|row| fits(row.to, stem).is_some());
     row.map_or(Ok(()), |row| fit(row, sizes, shape))

@@ -1,16 +1,18 @@
 //! The table of families, and what a row says.
 
-use super::rows::Row;
-use super::{bert, deepseek2, gemma, gpt_oss, granite, lfm2, llama, olmo2, phi3, qwen, Model, Modified, Moved};
+use super::rows::TensorRow;
+use super::{
+    bert, deepseek2, gemma, gpt_oss, granite, lfm2, llama, olmo2, phi3, qwen, Model, NamedContents, NamedWeights,
+};
 use crate::config::Config;
 use crate::content::Weights;
-use crate::folder::Folder;
+use crate::folder::ModelFolder;
 use crate::metadata::Meta;
 use crate::Result;
 
 /// How a family's experts come: one by one, to be put together.
 #[derive(Clone, Copy, Debug)]
-pub struct Experts {
+pub struct ExpertLayout {
     /// What all their names have.
     pub part: &'static str,
     /// The matrices of an expert, in the order of the file.
@@ -37,17 +39,17 @@ pub struct Family {
     /// What is read otherwise than it stands.
     pub(crate) adjust: fn(&mut Config) -> Result<()>,
     /// Tensors.
-    pub(crate) rows: &'static [&'static [Row]],
+    pub(crate) rows: &'static [&'static [TensorRow]],
     /// A tensor's name in the table; none if it is no part of the text model.
     pub(crate) name: fn(&str) -> Option<String>,
     /// Whether a tensor is left out because of what the configuration says.
     pub(crate) is_left: fn(&Model, &str) -> bool,
     /// What a stored tensor becomes.
-    pub(crate) modify: fn(&Model, &str, Weights) -> Modified,
+    pub(crate) modify: fn(&Model, &str, Weights) -> NamedWeights,
     /// How experts come.
-    pub(crate) experts: Option<Experts>,
+    pub(crate) experts: Option<ExpertLayout>,
     /// Tensors, by their GGUF names, that come first.
-    pub(crate) extra: fn(&Model, &Folder, &mut Meta) -> Result<Moved>,
+    pub(crate) extra: fn(&Model, &ModelFolder, &mut Meta) -> Result<NamedContents>,
     /// Hyper-parameters; the number is `general.file_type`.
     pub(crate) parameters: fn(&Model, u32, &mut Meta) -> Result<()>,
     /// The vocabulary.
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn names_of_a_family_stand_once() {
         for family in FAMILIES {
-            let rows: Vec<&Row> = family.rows.iter().flat_map(|rows| rows.iter()).collect();
+            let rows: Vec<&TensorRow> = family.rows.iter().flat_map(|rows| rows.iter()).collect();
             for (i, row) in rows.iter().enumerate() {
                 assert!(
                     !rows[..i].iter().any(|other| other.from == row.from || other.to == row.to),

@@ -1,6 +1,6 @@
 //! `tokenizer.json`, by the crate `tokenizers`: tokens, added tokens and what they are.
 
-use super::{looks_special, pre, Kind, Source, Tokens};
+use super::{looks_special, pre, TokenKind, Tokens, VocabularySource};
 use crate::json::{self, Object};
 use crate::{Error, Result};
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn token(value: &Value) -> Option<AddedToken> {
 }
 
 /// The texts of special tokens that settings name.
-fn named(settings: &Object) -> Vec<String> {
+fn special_token_texts(settings: &Object) -> Vec<String> {
     let class = settings.get("tokenizer_class").and_then(Value::as_str).unwrap_or_default();
     let defaults = CLASSES.iter().find(|(begin, _)| class.starts_with(begin)).map_or(&[][..], |(_, d)| d);
     let text = |value: &Value| match value {
@@ -65,7 +65,7 @@ impl Read {
     ///
     /// # Errors
     /// Files that are missing or not what they should be.
-    pub fn new(source: &Source<'_>) -> Result<Read> {
+    pub fn new(source: &VocabularySource<'_>) -> Result<Read> {
         let path = source.dir.join("tokenizer.json");
         let bytes = json::bytes(&path)?.ok_or_else(|| Error::file(&path, "expected a tokenizer, found none"))?;
         let wrong =
@@ -83,7 +83,7 @@ impl Read {
         let mut known: BTreeSet<String> =
             known.into_iter().chain(more.iter().map(|(_, t)| t.content.clone())).collect();
         let mut added: Vec<AddedToken> = more.into_iter().map(|(_, t)| t).collect();
-        let named = named(&settings);
+        let named = special_token_texts(&settings);
         for text in &named {
             if known.insert(text.clone()) {
                 added.push(AddedToken::from(text.clone(), true));
@@ -112,7 +112,7 @@ impl Read {
     }
 
     /// Ids of added tokens.
-    pub fn added_ids(&self) -> BTreeSet<usize> {
+    pub fn list_added_ids(&self) -> BTreeSet<usize> {
         self.tokenizer.get_added_tokens_decoder().keys().map(|id| *id as usize).collect()
     }
 
@@ -130,7 +130,7 @@ impl Read {
 ///
 /// # Errors
 /// Files that are missing or not what they should be, and a pre-tokenizer that is not known.
-pub fn base(source: &Source<'_>) -> Result<(Tokens, String)> {
+pub fn base(source: &VocabularySource<'_>) -> Result<(Tokens, String)> {
     let read = Read::new(source)?;
     let size = source.vocab_size()?.unwrap_or(read.texts.len());
     let largest = read.texts.last_key_value().map_or(0, |(id, _)| *id);
@@ -148,7 +148,7 @@ pub fn base(source: &Source<'_>) -> Result<(Tokens, String)> {
     let mut tokens = Tokens::unused(&source.config.path, size, 0.0)?;
     for (id, text) in &read.texts {
         let Some(token) = added.get(&(*id as u32)) else {
-            tokens.set(*id, text.clone(), 0.0, Kind::Normal);
+            tokens.set(*id, text.clone(), 0.0, TokenKind::Normal);
             continue;
         };
         let mut text = text.clone();
@@ -159,9 +159,9 @@ pub fn base(source: &Source<'_>) -> Result<(Tokens, String)> {
             text = again.map_err(|e| read.wrong(format!("added token {text}: {e}")))?;
         }
         if token.special || looks_special(&text) {
-            tokens.set(*id, text, 0.0, Kind::Control);
+            tokens.set(*id, text, 0.0, TokenKind::Control);
         } else {
-            tokens.set(*id, text.replace('\u{2581}', " "), 0.0, Kind::Defined);
+            tokens.set(*id, text.replace('\u{2581}', " "), 0.0, TokenKind::Defined);
         }
     }
     Ok((tokens, pre))

@@ -1,6 +1,6 @@
 //! Vocabularies of `tokenizer.json` that stand for a SentencePiece model: BPE that falls back to bytes.
 
-use super::{Kind, Source, Tokens};
+use super::{TokenKind, Tokens, VocabularySource};
 use crate::json;
 use crate::vocab::hf;
 use crate::Result;
@@ -25,19 +25,19 @@ pub fn is_byte_fallback(dir: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// Files that are not what they should be.
-pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
+pub fn tokens(source: &VocabularySource<'_>) -> Result<Tokens> {
     let read = hf::Read::new(source)?;
     let base = read.base_len();
-    let added = read.added_ids();
+    let added = read.list_added_ids();
     let mut tokens = Tokens::default();
     let byte = |text: &str| text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
     for (id, text) in read.texts() {
         let special = read.is_named_special(text);
         let kind = match id < base {
-            true if byte(text) => Kind::Byte,
-            _ if special => Kind::Control,
-            true => Kind::Normal,
-            false => Kind::Defined,
+            true if byte(text) => TokenKind::Byte,
+            _ if special => TokenKind::Control,
+            true => TokenKind::Normal,
+            false => TokenKind::Defined,
         };
         if id < base || added.contains(&id) {
             tokens.texts.push(text.clone());

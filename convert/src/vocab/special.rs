@@ -1,7 +1,7 @@
 //! Special tokens, what is put around texts, chat templates and normalizers: what a tokenizer's files say beside its tokens.
 
 use crate::json::{self, Object};
-use crate::metadata::{Meta, Value};
+use crate::metadata::{Meta, MetaValue};
 use crate::{Error, Result};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn token(part: Option<&Json>) -> Option<String> {
 }
 
 /// What a tokenizer's settings call their special tokens, which may be objects.
-fn named(settings: &Object, key: &str) -> Option<String> {
+fn special_token_text(settings: &Object, key: &str) -> Option<String> {
     match settings.get(key)? {
         Json::String(text) => Some(text.clone()).filter(|t| !t.is_empty()),
         Json::Object(token) => token.get("content")?.as_str().map(String::from),
@@ -70,7 +70,7 @@ impl Special {
         Special::read_types(dir, merges, len, &TYPES)
     }
 
-    /// Likewise, of other types of special tokens.
+    /// Reads a folder's special tokens of the types `types`.
     ///
     /// # Errors
     /// As [`Special::read`].
@@ -186,7 +186,7 @@ impl Special {
         let given = settings.is_some();
         let mut none = Object::new();
         let settings = settings.unwrap_or(&mut none);
-        let of = |settings: &Object, key: &str| if given { named(settings, key) } else { None };
+        let of = |settings: &Object, key: &str| if given { special_token_text(settings, key) } else { None };
         let (mut bos, mut cls) = (of(settings, "bos_token"), of(settings, "cls_token"));
         let (mut eos, mut sep) = (of(settings, "eos_token"), of(settings, "sep_token"));
         if bos.is_none() && cls.is_some() {
@@ -307,10 +307,10 @@ impl Special {
                 beside.extend(text(&path)?.map(|template| (name, template)));
             }
         } else if let Some(object) = json::object(&dir.join("chat_template.json"))? {
-            beside = named_templates(object.get("chat_template"));
+            beside = read_templates(object.get("chat_template"));
         }
         self.templates = match settings.get("chat_template") {
-            Some(own) => named_templates(Some(own)),
+            Some(own) => read_templates(Some(own)),
             None => beside,
         };
         Ok(())
@@ -323,7 +323,7 @@ impl Special {
                     self.add(&kind, add);
                 }
             }
-            let Some(content) = named(settings, &format!("{kind}_token")) else { continue };
+            let Some(content) = special_token_text(settings, &format!("{kind}_token")) else { continue };
             let found = added.iter().find(|t| t.get("content").and_then(Json::as_str) == Some(&content));
             if let Some(id) = found.and_then(|t| t.get("id")).and_then(Json::as_u64) {
                 self.id(&kind, id);
@@ -333,15 +333,15 @@ impl Special {
 
     /// Sets the keys.
     pub fn put(self, meta: &mut Meta) {
-        meta.set("tokenizer.ggml.merges", Value::Strs(self.merges));
+        meta.set("tokenizer.ggml.merges", MetaValue::Strs(self.merges));
         for (kind, id) in self.ids {
             if let Some(key) = id_key(&kind) {
-                meta.set(key, Value::U32(id));
+                meta.set(key, MetaValue::U32(id));
             }
         }
         for (kind, add) in self.add {
             if let Some(key) = add_key(&kind) {
-                meta.set(key, Value::Bool(add));
+                meta.set(key, MetaValue::Bool(add));
             }
         }
         let safe =
@@ -359,21 +359,21 @@ impl Special {
                 }
             }
         }
-        meta.set("tokenizer.chat_templates", Value::Strs(names));
+        meta.set("tokenizer.chat_templates", MetaValue::Strs(names));
         if let Some(template) = default {
             meta.set("tokenizer.chat_template", template);
         }
         if let Some(is) = self.lowercase {
-            meta.set("tokenizer.ggml.normalizer.lowercase", Value::Bool(is));
+            meta.set("tokenizer.ggml.normalizer.lowercase", MetaValue::Bool(is));
         }
         if let Some(is) = self.strip_accents {
-            meta.set("tokenizer.ggml.normalizer.strip_accents", Value::Bool(is));
+            meta.set("tokenizer.ggml.normalizer.strip_accents", MetaValue::Bool(is));
         }
     }
 }
 
 /// A template, or a list of them with names.
-fn named_templates(value: Option<&Json>) -> Vec<(String, String)> {
+fn read_templates(value: Option<&Json>) -> Vec<(String, String)> {
     match value {
         Some(Json::String(template)) => vec![("default".to_string(), template.clone())],
         Some(Json::Array(list)) => {

@@ -1,23 +1,23 @@
 //! SentencePiece models: the part of their protobuf that has the pieces, and tokens that other files add.
 
-use super::{looks_special, Kind, Source, Tokens};
+use super::{looks_special, TokenKind, Tokens, VocabularySource};
 use crate::json::{self, Object};
 use crate::{Error, Result};
 use serde_json::Value;
 use std::path::Path;
 
 /// A piece of a model.
-struct Piece {
+struct ScoredPiece {
     text: String,
     score: f32,
-    kind: Kind,
+    kind: TokenKind,
 }
 
 /// A message's bytes, field by field.
 struct Fields<'a>(&'a [u8]);
 
 /// A field's value.
-enum Field<'a> {
+enum ProtobufField<'a> {
     Number(u64),
     Word(u32),
     Bytes(&'a [u8]),
@@ -44,36 +44,37 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field's number and value; none where the bytes are no field.
-    fn next(&mut self) -> Option<(u64, Field<'a>)> {
+    fn next(&mut self) -> Option<(u64, ProtobufField<'a>)> {
         let key = self.number()?;
         let value = match key & 7 {
-            0 => Field::Number(self.number()?),
-            1 => Field::Bytes(self.take(8)?),
+            0 => ProtobufField::Number(self.number()?),
+            1 => ProtobufField::Bytes(self.take(8)?),
             2 => {
                 let len = usize::try_from(self.number()?).ok()?;
-                Field::Bytes(self.take(len)?)
+                ProtobufField::Bytes(self.take(len)?)
             }
-            5 => Field::Word(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
+            5 => ProtobufField::Word(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
             _ => return None,
         };
         Some((key >> 3, value))
     }
 }
 
-fn piece(bytes: &[u8]) -> Option<Piece> {
-    let (mut fields, mut piece) = (Fields(bytes), Piece { text: String::new(), score: 0.0, kind: Kind::Normal });
+fn piece(bytes: &[u8]) -> Option<ScoredPiece> {
+    let (mut fields, mut piece) =
+        (Fields(bytes), ScoredPiece { text: String::new(), score: 0.0, kind: TokenKind::Normal });
     while !fields.0.is_empty() {
         match fields.next()? {
-            (1, Field::Bytes(text)) => piece.text = String::from_utf8(text.to_vec()).ok()?,
-            (2, Field::Word(bits)) => piece.score = f32::from_bits(bits),
+            (1, ProtobufField::Bytes(text)) => piece.text = String::from_utf8(text.to_vec()).ok()?,
+            (2, ProtobufField::Word(bits)) => piece.score = f32::from_bits(bits),
             // What users define is no more than a piece here.
-            (3, Field::Number(kind)) => {
+            (3, ProtobufField::Number(kind)) => {
                 piece.kind = match kind {
-                    1 | 4 => Kind::Normal,
-                    2 => Kind::Unknown,
-                    3 => Kind::Control,
-                    5 => Kind::Unused,
-                    6 => Kind::Byte,
+                    1 | 4 => TokenKind::Normal,
+                    2 => TokenKind::Unknown,
+                    3 => TokenKind::Control,
+                    5 => TokenKind::Unused,
+                    6 => TokenKind::Byte,
                     _ => return None,
                 }
             }
@@ -83,13 +84,13 @@ fn piece(bytes: &[u8]) -> Option<Piece> {
     Some(piece)
 }
 
-fn pieces(path: &Path) -> Result<Vec<Piece>> {
+fn pieces(path: &Path) -> Result<Vec<ScoredPiece>> {
     let bytes = json::bytes(path)?.ok_or_else(|| Error::file(path, "expected a SentencePiece model, found none"))?;
     let (mut fields, mut pieces) = (Fields(&bytes), Vec::new());
     while !fields.0.is_empty() {
         let at = bytes.len() - fields.0.len();
         let what = || Error::file(path, format!("expected a SentencePiece model, found something else at byte {at}"));
-        if let (1, Field::Bytes(bytes)) = fields.next().ok_or_else(what)? {
+        if let (1, ProtobufField::Bytes(bytes)) = fields.next().ok_or_else(what)? {
             pieces.push(piece(bytes).ok_or_else(what)?);
         }
     }
@@ -100,7 +101,7 @@ fn pieces(path: &Path) -> Result<Vec<Piece>> {
 }
 
 /// The pieces, and ids without one up to the size of the vocabulary.
-fn begun(source: &Source<'_>) -> Result<Tokens> {
+fn read_pieces(source: &VocabularySource<'_>) -> Result<Tokens> {
     let pieces = pieces(&source.dir.join("tokenizer.model"))?;
     let size = source.vocab_size()?.filter(|n| *n > 0).unwrap_or(pieces.len());
     let mut tokens = Tokens::unused(&source.config.path, size, -10000.0)?;
@@ -111,7 +112,7 @@ fn begun(source: &Source<'_>) -> Result<Tokens> {
     for (text, id) in json::object(&path)?.unwrap_or_default() {
         let id = id.as_u64().ok_or_else(|| Error::file(&path, format!("{text}: expected an id, found {id}")))? as usize;
         if id < size {
-            tokens.set(id, text, -1000.0, Kind::Defined);
+            tokens.set(id, text, -1000.0, TokenKind::Defined);
         }
     }
     Ok(tokens)
@@ -142,27 +143,27 @@ fn decoder(dir: &Path) -> Result<Vec<(usize, String, bool)>> {
 ///
 /// # Errors
 /// Files that are missing or not what they should be.
-pub fn tokens(source: &Source<'_>) -> Result<Tokens> {
-    let mut tokens = begun(source)?;
+pub fn tokens(source: &VocabularySource<'_>) -> Result<Tokens> {
+    let mut tokens = read_pieces(source)?;
     for (id, text, special) in decoder(source.dir)? {
         if id >= tokens.texts.len() {
             continue;
         }
         if special || looks_special(&text) {
-            tokens.set(id, text, -1000.0, Kind::Control);
+            tokens.set(id, text, -1000.0, TokenKind::Control);
         } else {
-            tokens.set(id, text.replace('\u{2581}', " "), -1000.0, Kind::Defined);
+            tokens.set(id, text.replace('\u{2581}', " "), -1000.0, TokenKind::Defined);
         }
     }
     Ok(tokens)
 }
 
-/// Likewise, with those of `tokenizer.json`, and marked only as the files mark them.
+/// A Phi model's tokens: those of its SentencePiece model and of `tokenizer.json`, marked only as the files mark them.
 ///
 /// # Errors
 /// As [`tokens`].
-pub fn tokens_of_phi(source: &Source<'_>) -> Result<Tokens> {
-    let mut tokens = begun(source)?;
+pub fn tokens_of_phi(source: &VocabularySource<'_>) -> Result<Tokens> {
+    let mut tokens = read_pieces(source)?;
     let path = source.dir.join("tokenizer.json");
     let tokenizer = json::object(&path)?.unwrap_or_default();
     let mut added = decoder(source.dir)?;
@@ -178,7 +179,7 @@ pub fn tokens_of_phi(source: &Source<'_>) -> Result<Tokens> {
             let what = format!("added token {text}: expected an id below {}, found {id}", tokens.texts.len());
             return Err(Error::file(&path, what));
         }
-        tokens.set(id, text, -1000.0, if special { Kind::Control } else { Kind::Defined });
+        tokens.set(id, text, -1000.0, if special { TokenKind::Control } else { TokenKind::Defined });
     }
     Ok(tokens)
 }

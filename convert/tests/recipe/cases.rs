@@ -1,7 +1,7 @@
 //! A folder of every family, and of what its members differ in.
 
 use super::vocabularies::{bpe, plain, spm, word_piece};
-use super::Folder;
+use super::RecipeFolder;
 use safetensors::tensor::Dtype::{self, BF16, F16, F32, U8};
 use serde_json::{json, Value};
 
@@ -21,13 +21,13 @@ fn config(class: &str, model_type: &str, more: Value) -> Value {
 }
 
 /// Tensors of layers: name after the layer, and shape.
-fn layers(folder: &mut Folder, dtype: Dtype, tensors: &[(&str, &[usize])]) {
+fn layers(folder: &mut RecipeFolder, dtype: Dtype, tensors: &[(&str, &[usize])]) {
     for layer in 0..2 {
         tensors.iter().for_each(|(name, shape)| folder.tensor(&format!("model.layers.{layer}.{name}"), shape, dtype));
     }
 }
 
-fn ends(folder: &mut Folder, dtype: Dtype, output: bool) {
+fn ends(folder: &mut RecipeFolder, dtype: Dtype, output: bool) {
     folder.tensor("model.embed_tokens.weight", &[VOCAB, WIDTH], dtype);
     folder.tensor("model.norm.weight", &[WIDTH], dtype);
     if output {
@@ -36,7 +36,7 @@ fn ends(folder: &mut Folder, dtype: Dtype, output: bool) {
 }
 
 /// Attention and a feed-forward network of the usual kind, with heads of `head`.
-fn usual(folder: &mut Folder, dtype: Dtype, head: usize) {
+fn usual(folder: &mut RecipeFolder, dtype: Dtype, head: usize) {
     attention(folder, dtype, head);
     layers(
         folder,
@@ -49,7 +49,7 @@ fn usual(folder: &mut Folder, dtype: Dtype, head: usize) {
     );
 }
 
-fn attention(folder: &mut Folder, dtype: Dtype, head: usize) {
+fn attention(folder: &mut RecipeFolder, dtype: Dtype, head: usize) {
     let (q, k) = (4 * head, 2 * head);
     layers(
         folder,
@@ -66,8 +66,8 @@ fn attention(folder: &mut Folder, dtype: Dtype, head: usize) {
 const NORMS: [(&str, &[usize]); 2] =
     [("input_layernorm.weight", &[WIDTH]), ("post_attention_layernorm.weight", &[WIDTH])];
 
-fn llama() -> Vec<Folder> {
-    let mut spm2 = Folder::new(
+fn llama() -> Vec<RecipeFolder> {
+    let mut spm2 = RecipeFolder::new(
         "Llama (SentencePiece)",
         "Tiny-Llama-7B-chat-v0.2",
         &config("LlamaForCausalLM", "llama", json!({"bos_token_id": 1, "eos_token_id": 2})),
@@ -82,7 +82,7 @@ fn llama() -> Vec<Folder> {
         "rope_type": "llama3"});
     let more = json!({"head_dim": 24, "rope_scaling": rope, "rope_theta": 500000.0, "tie_word_embeddings": true,
         "eos_token_id": [263, 264]});
-    let mut three = Folder::new("Llama 3 (BPE)", "stretched", &config("LlamaForCausalLM", "llama", more));
+    let mut three = RecipeFolder::new("Llama 3 (BPE)", "stretched", &config("LlamaForCausalLM", "llama", more));
     ends(&mut three, BF16, false);
     usual(&mut three, BF16, 24);
     layers(&mut three, BF16, &NORMS);
@@ -99,7 +99,7 @@ fn llama() -> Vec<Folder> {
     );
 
     let more = json!({"rope_theta": 1000000.0, "sliding_window": null, "head_dim": 16});
-    let mut mistral = Folder::new(
+    let mut mistral = RecipeFolder::new(
         "Mistral (tokenizer.json)",
         "seeded-mistral-24b-instruct-2501",
         &config("MistralForCausalLM", "mistral", more),
@@ -111,7 +111,8 @@ fn llama() -> Vec<Folder> {
     mistral.parts = 3;
 
     let more = json!({"num_local_experts": 4, "num_experts_per_tok": 2, "rope_theta": 1e6});
-    let mut mixtral = Folder::new("Mixtral", "seeded-mixtral-8x7B", &config("MixtralForCausalLM", "mixtral", more));
+    let mut mixtral =
+        RecipeFolder::new("Mixtral", "seeded-mixtral-8x7B", &config("MixtralForCausalLM", "mixtral", more));
     ends(&mut mixtral, BF16, true);
     attention(&mut mixtral, BF16, 16);
     layers(&mut mixtral, BF16, &NORMS);
@@ -125,7 +126,7 @@ fn llama() -> Vec<Folder> {
 
     let more =
         json!({"tie_word_embeddings": true, "rope_theta": 5000000.0, "no_rope_layer_interval": 4, "pad_token_id": 263});
-    let mut smol = Folder::new("SmolLM3", "Smol-3B", &config("SmolLM3ForCausalLM", "smollm3", more));
+    let mut smol = RecipeFolder::new("SmolLM3", "Smol-3B", &config("SmolLM3ForCausalLM", "smollm3", more));
     ends(&mut smol, BF16, false);
     usual(&mut smol, BF16, 16);
     layers(&mut smol, BF16, &NORMS);
@@ -133,7 +134,8 @@ fn llama() -> Vec<Folder> {
 
     let more = json!({"attention_multiplier": 0.015625, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
         "logits_scaling": 8.0, "tie_word_embeddings": true});
-    let mut granite = Folder::new("Granite", "granite-3.3-2b-base", &config("GraniteForCausalLM", "granite", more));
+    let mut granite =
+        RecipeFolder::new("Granite", "granite-3.3-2b-base", &config("GraniteForCausalLM", "granite", more));
     ends(&mut granite, BF16, false);
     usual(&mut granite, BF16, 16);
     layers(&mut granite, BF16, &NORMS);
@@ -141,11 +143,11 @@ fn llama() -> Vec<Folder> {
     vec![spm2, three, mistral, mixtral, smol, granite]
 }
 
-fn qwen() -> Vec<Folder> {
+fn qwen() -> Vec<RecipeFolder> {
     let more = json!({"tie_word_embeddings": true, "rope_theta": 1000000.0, "use_sliding_window": false, "sliding_window": 128,
         "bos_token_id": 262,
                       "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "attention_factor": 1.5}});
-    let mut two = Folder::new("Qwen 2", "Qwen2.5-0.5B-Instruct", &config("Qwen2ForCausalLM", "qwen2", more));
+    let mut two = RecipeFolder::new("Qwen 2", "Qwen2.5-0.5B-Instruct", &config("Qwen2ForCausalLM", "qwen2", more));
     ends(&mut two, BF16, false);
     usual(&mut two, BF16, 16);
     layers(&mut two, BF16, &NORMS);
@@ -157,7 +159,7 @@ fn qwen() -> Vec<Folder> {
     bpe(&mut two, false, false);
 
     let norms: [(&str, &[usize]); 2] = [("self_attn.q_norm.weight", &[24]), ("self_attn.k_norm.weight", &[24])];
-    let mut three = Folder::new(
+    let mut three = RecipeFolder::new(
         "Qwen 3",
         "qwen3",
         &config("Qwen3ForCausalLM", "qwen3", json!({"head_dim": 24, "rope_theta": 1000000})),
@@ -170,7 +172,7 @@ fn qwen() -> Vec<Folder> {
 
     let more = json!({"head_dim": 24, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": true,
                       "decoder_sparse_step": 1, "mlp_only_layers": []});
-    let mut moe = Folder::new("Qwen 3 MoE", "Qwen3-30B-A3B", &config("Qwen3MoeForCausalLM", "qwen3_moe", more));
+    let mut moe = RecipeFolder::new("Qwen 3 MoE", "Qwen3-30B-A3B", &config("Qwen3MoeForCausalLM", "qwen3_moe", more));
     ends(&mut moe, BF16, true);
     attention(&mut moe, BF16, 24);
     layers(&mut moe, BF16, &NORMS);
@@ -194,9 +196,9 @@ fn qwen() -> Vec<Folder> {
     vec![two, three, moe, stacked]
 }
 
-fn gemma() -> Vec<Folder> {
+fn gemma() -> Vec<RecipeFolder> {
     let head = json!({"head_dim": 32, "hidden_activation": "gelu_pytorch_tanh"});
-    let mut one = Folder::new("Gemma", "gemma-2b-it", &config("GemmaForCausalLM", "gemma", head));
+    let mut one = RecipeFolder::new("Gemma", "gemma-2b-it", &config("GemmaForCausalLM", "gemma", head));
     ends(&mut one, F16, true);
     usual(&mut one, F16, 32);
     layers(&mut one, F16, &NORMS);
@@ -206,7 +208,7 @@ fn gemma() -> Vec<Folder> {
         [("pre_feedforward_layernorm.weight", &[WIDTH]), ("post_feedforward_layernorm.weight", &[WIDTH])];
     let more =
         json!({"head_dim": 32, "sliding_window": 64, "query_pre_attn_scalar": 32, "attn_logit_softcapping": 40.0});
-    let mut two = Folder::new("Gemma 2", "gemma-2-9b", &config("Gemma2ForCausalLM", "gemma2", more));
+    let mut two = RecipeFolder::new("Gemma 2", "gemma-2-9b", &config("Gemma2ForCausalLM", "gemma2", more));
     ends(&mut two, BF16, false);
     usual(&mut two, BF16, 32);
     layers(&mut two, BF16, &NORMS);
@@ -218,7 +220,7 @@ fn gemma() -> Vec<Folder> {
         "rope_theta": 1000000,
                       "rope_scaling": {"factor": 8.0, "rope_type": "linear"}});
     let text = config("Gemma3ForCausalLM", "gemma3_text", more.clone());
-    let mut three = Folder::new("Gemma 3", "gemma-3-1b-it", &text);
+    let mut three = RecipeFolder::new("Gemma 3", "gemma-3-1b-it", &text);
     ends(&mut three, BF16, false);
     usual(&mut three, BF16, 32);
     layers(&mut three, BF16, &NORMS);
@@ -232,7 +234,7 @@ fn gemma() -> Vec<Folder> {
         "eos_token_id": [1, 2],
                       "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 32}, "mm_tokens_per_image": 4,
                       "torch_dtype": "bfloat16"});
-    let mut pictures = Folder::new("Gemma 3 (with pictures)", "gemma-3-4b-it", &both);
+    let mut pictures = RecipeFolder::new("Gemma 3 (with pictures)", "gemma-3-4b-it", &both);
     for (name, tensor) in &three.tensors {
         pictures.tensors.insert(format!("language_model.{name}"), tensor.clone());
     }
@@ -244,15 +246,18 @@ fn gemma() -> Vec<Folder> {
     vec![one, two, three, pictures]
 }
 
-fn phi() -> Vec<Folder> {
+fn phi() -> Vec<RecipeFolder> {
     let factors = |by: f64| (0..8).map(|i| 1.0 + by * f64::from(i)).collect::<Vec<_>>();
     let more = json!({"sliding_window": 128, "original_max_position_embeddings": 64, "num_key_value_heads": 4,
                       "rope_scaling": {"type": "longrope", "long_factor": factors(0.75), "short_factor": factors(0.05)}});
-    let mut three =
-        Folder::new("Phi 3 (SentencePiece)", "Phi-3-mini-128k-instruct", &config("Phi3ForCausalLM", "phi3", more));
+    let mut three = RecipeFolder::new(
+        "Phi 3 (SentencePiece)",
+        "Phi-3-mini-128k-instruct",
+        &config("Phi3ForCausalLM", "phi3", more),
+    );
     let more = json!({"partial_rotary_factor": 0.75, "rope_scaling": null, "original_max_position_embeddings": 512,
         "tie_word_embeddings": true});
-    let mut four = Folder::new("Phi 4 (BPE)", "Phi-4-mini-instruct", &config("Phi3ForCausalLM", "phi3", more));
+    let mut four = RecipeFolder::new("Phi 4 (BPE)", "Phi-4-mini-instruct", &config("Phi3ForCausalLM", "phi3", more));
     for (folder, kv, output) in [(&mut three, 4, true), (&mut four, 2, false)] {
         ends(folder, BF16, output);
         layers(folder, BF16, &NORMS);
@@ -275,8 +280,8 @@ fn phi() -> Vec<Folder> {
     vec![three, four]
 }
 
-fn olmo2() -> Folder {
-    let mut folder = Folder::new(
+fn olmo2() -> RecipeFolder {
+    let mut folder = RecipeFolder::new(
         "OLMo 2",
         "OLMo-2-1124-7B",
         &config("Olmo2ForCausalLM", "olmo2", json!({"rope_theta": 500000, "rms_norm_eps": 1e-6})),
@@ -294,12 +299,12 @@ fn olmo2() -> Folder {
     folder
 }
 
-fn gpt_oss() -> Vec<Folder> {
+fn gpt_oss() -> Vec<RecipeFolder> {
     let more = json!({"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 64, "intermediate_size": 64,
                       "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
                       "layer_types": ["sliding_attention", "full_attention"]});
     let mut folder =
-        Folder::new("gpt-oss (MXFP4)", "gpt-oss-20b", &config("GptOssForCausalLM", "gpt_oss", more.clone()));
+        RecipeFolder::new("gpt-oss (MXFP4)", "gpt-oss-20b", &config("GptOssForCausalLM", "gpt_oss", more.clone()));
     ends(&mut folder, BF16, true);
     attention(&mut folder, BF16, 16);
     layers(&mut folder, BF16, &NORMS);
@@ -343,7 +348,7 @@ fn gpt_oss() -> Vec<Folder> {
     vec![folder, floats]
 }
 
-fn deepseek2() -> Vec<Folder> {
+fn deepseek2() -> Vec<RecipeFolder> {
     let common = json!({"num_key_value_heads": 4, "kv_lora_rank": 32, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32,
                         "n_routed_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": 1, "moe_intermediate_size": 32});
     let with = |more: Value| {
@@ -362,8 +367,9 @@ fn deepseek2() -> Vec<Folder> {
         "routed_scaling_factor": 2.5, "num_nextn_predict_layers": 1}),
     );
     let mut lite =
-        Folder::new("DeepSeek 2 Lite", "DeepSeek-V2-Lite", &config("DeepseekV2ForCausalLM", "deepseek_v2", lite));
-    let mut three = Folder::new("DeepSeek 3", "DeepSeek-V3", &config("DeepseekV3ForCausalLM", "deepseek_v3", three));
+        RecipeFolder::new("DeepSeek 2 Lite", "DeepSeek-V2-Lite", &config("DeepseekV2ForCausalLM", "deepseek_v2", lite));
+    let mut three =
+        RecipeFolder::new("DeepSeek 3", "DeepSeek-V3", &config("DeepseekV3ForCausalLM", "deepseek_v3", three));
     layers(&mut lite, BF16, &[("self_attn.q_proj.weight", &[4 * 48, WIDTH])]);
     layers(
         &mut three,
@@ -387,7 +393,7 @@ fn deepseek2() -> Vec<Folder> {
                 ("self_attn.o_proj.weight", &[WIDTH, 128]),
             ],
         );
-        let feed = |folder: &mut Folder, stem: &str, ff: usize| {
+        let feed = |folder: &mut RecipeFolder, stem: &str, ff: usize| {
             folder.tensor(&format!("{stem}.gate_proj.weight"), &[ff, WIDTH], BF16);
             folder.tensor(&format!("{stem}.up_proj.weight"), &[ff, WIDTH], BF16);
             folder.tensor(&format!("{stem}.down_proj.weight"), &[WIDTH, ff], BF16);
@@ -403,7 +409,7 @@ fn deepseek2() -> Vec<Folder> {
     vec![lite, three]
 }
 
-fn lfm2() -> Folder {
+fn lfm2() -> RecipeFolder {
     let mut given = config(
         "Lfm2ForCausalLM",
         "lfm2",
@@ -411,7 +417,7 @@ fn lfm2() -> Folder {
                "block_auto_adjust_ff_dim": true, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 32, "rope_theta": 1000000.0}),
     );
     given.as_object_mut().unwrap().remove("rms_norm_eps");
-    let mut folder = Folder::new("LFM2", "LFM2-350M", &given);
+    let mut folder = RecipeFolder::new("LFM2", "LFM2-350M", &given);
     folder.tensor("model.embed_tokens.weight", &[VOCAB, WIDTH], BF16);
     folder.tensor("model.embedding_norm.weight", &[WIDTH], BF16);
     let all: [(&str, &[usize]); 5] = [
@@ -440,7 +446,7 @@ fn lfm2() -> Folder {
     folder
 }
 
-fn bert() -> Vec<Folder> {
+fn bert() -> Vec<RecipeFolder> {
     let given = |class: &str, more: Value| {
         let mut config = json!({
             "architectures": [class], "model_type": "bert", "hidden_size": WIDTH, "intermediate_size": FF, "num_hidden_layers": 2,
@@ -450,12 +456,12 @@ fn bert() -> Vec<Folder> {
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         config
     };
-    let mut bert = Folder::new("BERT", "all-MiniLM-L2-v2", &given("BertModel", json!({})));
-    let pairs = |folder: &mut Folder, begin: &str, name: &str, shape: &[usize]| {
+    let mut bert = RecipeFolder::new("BERT", "all-MiniLM-L2-v2", &given("BertModel", json!({})));
+    let pairs = |folder: &mut RecipeFolder, begin: &str, name: &str, shape: &[usize]| {
         folder.tensor(&format!("{begin}{name}.weight"), shape, F32);
         folder.tensor(&format!("{begin}{name}.bias"), &shape[..1], F32);
     };
-    let fill = |folder: &mut Folder, begin: &str| {
+    let fill = |folder: &mut RecipeFolder, begin: &str| {
         folder.tensor(&format!("{begin}embeddings.word_embeddings.weight"), &[16, WIDTH], F32);
         folder.tensor(&format!("{begin}embeddings.position_embeddings.weight"), &[32, WIDTH], F32);
         folder.tensor(&format!("{begin}embeddings.token_type_embeddings.weight"), &[2, WIDTH], F32);
@@ -486,11 +492,12 @@ fn bert() -> Vec<Folder> {
     );
     let labels = json!({"id2label": {"0": "bad", "1": "good", "10": "best", "2": "fair"}, "label2id": {"bad": 0, "good": 1,
         "best": 10, "fair": 2}});
-    let mut classes = Folder::new("BERT (classes)", "bert-classes", &given("BertForSequenceClassification", labels));
+    let mut classes =
+        RecipeFolder::new("BERT (classes)", "bert-classes", &given("BertForSequenceClassification", labels));
     fill(&mut classes, "bert.");
     pairs(&mut classes, "", "classifier", &[4, WIDTH]);
 
-    let mut nomic = Folder::new(
+    let mut nomic = RecipeFolder::new(
         "Nomic BERT",
         "nomic-embed-text-v1.5",
         &json!({
@@ -520,15 +527,15 @@ fn bert() -> Vec<Folder> {
     vec![bert, classes, nomic]
 }
 
-fn adapters() -> Vec<Folder> {
+fn adapters() -> Vec<RecipeFolder> {
     let adapter = |title: &'static str, name: &str, base: &'static str, parts: &[(&str, usize, usize)]| {
-        let mut folder = Folder {
+        let mut folder = RecipeFolder {
             title,
             name: name.into(),
             parts: 1,
             begin: "adapter_model",
             base: Some(base),
-            ..Folder::default()
+            ..RecipeFolder::default()
         };
         folder.json(
             "adapter_config.json",
@@ -561,7 +568,7 @@ fn adapters() -> Vec<Folder> {
 }
 
 /// All folders; an adapter's base stands before it.
-pub fn all() -> Vec<Folder> {
+pub fn all() -> Vec<RecipeFolder> {
     let mut all = llama();
     all.extend(qwen());
     all.extend(gemma());

@@ -21,7 +21,7 @@ pub struct Tensor {
 
 /// A folder to be.
 #[derive(Clone, Debug, Default)]
-pub struct Folder {
+pub struct RecipeFolder {
     /// Its name.
     pub name: String,
     /// Files by name, but those of tensors.
@@ -71,10 +71,11 @@ pub fn weights(name: &str, shape: &[usize], dtype: Dtype) -> Tensor {
     Tensor { shape: shape.to_vec(), dtype, bytes }
 }
 
-impl Folder {
+impl RecipeFolder {
     /// A folder with a configuration and no tensors.
-    pub fn new(title: &'static str, name: &str, config: &Value) -> Folder {
-        let mut folder = Folder { title, name: name.to_string(), parts: 1, begin: "model", ..Folder::default() };
+    pub fn new(title: &'static str, name: &str, config: &Value) -> RecipeFolder {
+        let mut folder =
+            RecipeFolder { title, name: name.to_string(), parts: 1, begin: "model", ..RecipeFolder::default() };
         folder.json("config.json", config);
         folder
     }

@@ -1,10 +1,10 @@
 //! Small vocabularies in the files that families have them in.
 
-use super::Folder;
+use super::RecipeFolder;
 use serde_json::{json, Map, Value};
 
 /// How byte-level BPE writes a byte.
-fn written(byte: u8) -> char {
+fn byte_to_char(byte: u8) -> char {
     let plain = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if plain(byte) {
         return char::from(byte);
@@ -13,7 +13,7 @@ fn written(byte: u8) -> char {
     char::from_u32(256 + before).unwrap()
 }
 
-fn added(id: usize, content: &str, special: bool, normalized: bool) -> Value {
+fn added_token_entry(id: usize, content: &str, special: bool, normalized: bool) -> Value {
     json!({
         "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
         "normalized": normalized, "special": special,
@@ -27,8 +27,8 @@ fn added_token(content: &str) -> Value {
 }
 
 /// Byte-level BPE: 266 tokens, of which 4 are added. `pairs` writes merges as two texts.
-pub fn bpe(folder: &mut Folder, pairs: bool, template: bool) {
-    let mut vocab: Map<String, Value> = (0..=255u8).map(|b| (written(b).to_string(), json!(b))).collect();
+pub fn bpe(folder: &mut RecipeFolder, pairs: bool, template: bool) {
+    let mut vocab: Map<String, Value> = (0..=255u8).map(|b| (byte_to_char(b).to_string(), json!(b))).collect();
     let merges = [("t", "h"), ("th", "e"), ("Ġ", "a"), ("i", "n"), ("Ġ", "the"), ("e", "r")];
     for (i, (a, b)) in merges.iter().enumerate() {
         vocab.insert(format!("{a}{b}"), json!(256 + i));
@@ -36,10 +36,10 @@ pub fn bpe(folder: &mut Folder, pairs: bool, template: bool) {
     let merges: Vec<Value> =
         merges.iter().map(|(a, b)| if pairs { json!([a, b]) } else { json!(format!("{a} {b}")) }).collect();
     let tokens = [
-        added(262, "<|begin|>", true, false),
-        added(263, "<|im_end|>", true, false),
-        added(264, "<think>", false, false),
-        added(265, "<tool▁call>", false, true),
+        added_token_entry(262, "<|begin|>", true, false),
+        added_token_entry(263, "<|im_end|>", true, false),
+        added_token_entry(264, "<think>", false, false),
+        added_token_entry(265, "<tool▁call>", false, true),
     ];
     let processor = match template {
         true => json!({"type": "Sequence", "processors": [
@@ -96,7 +96,7 @@ fn pieces() -> Vec<(String, f32, u8)> {
 }
 
 /// A SentencePiece model with tokens that `tokenizer_config.json` adds.
-pub fn spm(folder: &mut Folder, class: &str) {
+pub fn spm(folder: &mut RecipeFolder, class: &str) {
     let mut model = Vec::new();
     for (text, score, kind) in pieces() {
         let mut piece = Vec::new();
@@ -114,7 +114,7 @@ pub fn spm(folder: &mut Folder, class: &str) {
         [(1, "<s>", true), (268, "<|turn|>", false), (269, "<mark>", true), (270, "▁▁", false)]
             .iter()
             .map(|(id, text, special)| {
-                let mut token = added(*id, text, *special, false);
+                let mut token = added_token_entry(*id, text, *special, false);
                 token.as_object_mut().unwrap().remove("id");
                 (id.to_string(), token)
             })
@@ -129,15 +129,16 @@ pub fn spm(folder: &mut Folder, class: &str) {
     folder.json("tokenizer_config.json", &config);
 }
 
-/// The same pieces in `tokenizer.json`, as BPE that falls back to bytes.
-pub fn plain(folder: &mut Folder) {
+/// The pieces of the SentencePiece model in `tokenizer.json`, as BPE that falls back to bytes.
+pub fn plain(folder: &mut RecipeFolder) {
     let mut vocab: Map<String, Value> =
         pieces().iter().enumerate().map(|(i, (text, ..))| (text.clone(), json!(i))).collect();
     vocab.insert("▁th".into(), json!(PIECES));
     let tokenizer = json!({
         "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": [added(0, "<unk>", true, false), added(1, "<s>", true, false), added(2, "</s>", true, false),
-                         added(269, "[INST]", true, false), added(270, "[more]", false, false)],
+        "added_tokens": [added_token_entry(0, "<unk>", true, false), added_token_entry(1, "<s>", true, false),
+            added_token_entry(2, "</s>", true, false),
+                         added_token_entry(269, "[INST]", true, false), added_token_entry(270, "[more]", false, false)],
         "normalizer": {"type": "Sequence", "normalizers": [
             {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
         "pre_tokenizer": null,
@@ -164,14 +165,14 @@ pub fn plain(folder: &mut Folder) {
 }
 
 /// WordPiece.
-pub fn word_piece(folder: &mut Folder) {
+pub fn word_piece(folder: &mut RecipeFolder) {
     let texts = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "##s", "##ing", "word", ".", "!"];
     let vocab: Map<String, Value> = texts.iter().enumerate().map(|(i, t)| (t.to_string(), json!(i))).collect();
     let tokenizer = json!({
         "version": "1.0", "truncation": {"max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
         "padding": {"strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0,
         "pad_token": "[PAD]"},
-        "added_tokens": (0..5).map(|i| added(i, texts[i], true, false)).collect::<Vec<_>>(),
+        "added_tokens": (0..5).map(|i| added_token_entry(i, texts[i], true, false)).collect::<Vec<_>>(),
         "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
         "lowercase": true},
         "pre_tokenizer": {"type": "BertPreTokenizer"},

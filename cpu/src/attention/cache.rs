@@ -4,7 +4,7 @@
 //! dimension. Quantized elements are blocks of 32 along the head.
 
 use super::BLOCK;
-use crate::buffer::{Buffer, Parts};
+use crate::buffer::{Buffer, DisjointParts};
 use crate::float::Float;
 use crate::simd::LANES;
 use crate::Cpu;
@@ -68,7 +68,7 @@ pub struct Cache {
 
 /// A position that a step writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct CacheWrite {
     /// Block of the cache.
     pub block: u32,
     /// Position in it.
@@ -148,7 +148,12 @@ impl Cache {
     }
 
     /// Writes keys `[kv_heads * k_dim]` and values `[kv_heads * v_dim]` of positions; `row(i)` gives both of place `i`.
-    pub fn write<'a>(&mut self, cpu: &Cpu, places: &[Place], row: &(dyn Fn(usize) -> (&'a [f32], &'a [f32]) + Sync)) {
+    pub fn write<'a>(
+        &mut self,
+        cpu: &Cpu,
+        places: &[CacheWrite],
+        row: &(dyn Fn(usize) -> (&'a [f32], &'a [f32]) + Sync),
+    ) {
         let Some(most) = places.iter().map(|p| p.block).max() else { return };
         self.reach(most);
         let (k_bytes, v_bytes, block_bytes) = (self.k_bytes(), self.v_bytes(), self.block_bytes());
@@ -172,7 +177,7 @@ impl Cache {
             }
             return;
         }
-        let slabs: Vec<Parts<u8>> = self.slabs.iter_mut().map(|s| Parts::new(s.bytes_mut())).collect();
+        let slabs: Vec<DisjointParts<u8>> = self.slabs.iter_mut().map(|s| DisjointParts::new(s.bytes_mut())).collect();
         cpu.pool.each(kv_heads, &|h| {
             for (i, place) in places.iter().enumerate() {
                 let (slab, at) = (&slabs[place.block as usize / SLAB], place.block as usize % SLAB * block_bytes);

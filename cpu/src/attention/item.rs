@@ -1,21 +1,21 @@
 //! One item of attention: blocks of positions, a key/value head, and the queries that read it.
 
 use super::cache::{Cache, Elements};
-use super::next::Next;
-use super::{Bias, Queries, Scores, Seen, BLOCK};
+use super::prefetch::Next;
+use super::{Bias, Queries, ScoreRules, VisibleRange, BLOCK};
 use crate::float::{Brain, Element, Float, Half, Single};
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::Isa;
 use std::cell::RefCell;
 
 /// What is the same for all items of an op.
-pub(super) struct Rules<'a> {
+pub(super) struct AttentionRules<'a> {
     /// Query heads per key/value head.
     pub group: usize,
-    pub scores: &'a Scores<'a>,
+    pub scores: &'a ScoreRules<'a>,
 }
 
-impl Rules<'_> {
+impl AttentionRules<'_> {
     /// What results are multiplied with before they are divided by the sum: all terms of the softmax are relative to the largest
     /// score, which the sink may exceed.
     pub fn with_sink(&self, head: usize, most: f32, sum: f32) -> (f32, f32) {
@@ -28,7 +28,7 @@ impl Rules<'_> {
 }
 
 /// An item.
-pub(super) struct Job<'a> {
+pub(super) struct AttentionItem<'a> {
     pub cache: &'a Cache,
     /// Blocks of the cache.
     pub blocks: &'a [u32],
@@ -36,13 +36,13 @@ pub(super) struct Job<'a> {
     pub from: usize,
     pub kv_head: usize,
     /// What its rows see.
-    pub seen: &'a [Seen],
+    pub seen: &'a [VisibleRange],
     pub q: Queries<'a>,
 }
 
 /// Memory to work in, of a thread.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct AttentionScratch {
     /// Queries times the scale, `[queries, k_dim]`.
     q: Vec<f32>,
     /// `[queries, v_pad]`
@@ -59,12 +59,12 @@ pub(super) struct Room {
 }
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    static ROOM: RefCell<AttentionScratch> = RefCell::new(AttentionScratch::default());
 }
 
-impl Room {
+impl AttentionScratch {
     /// The calling thread's.
-    pub fn with(body: impl FnOnce(&mut Room)) {
+    pub fn with(body: impl FnOnce(&mut AttentionScratch)) {
         ROOM.with_borrow_mut(body);
     }
 }
@@ -80,7 +80,7 @@ fn fit(v: &mut Vec<f32>, len: usize) {
 pub(super) type Take<'a> = dyn FnMut(usize, usize, &[f32], f32, f32) + 'a;
 
 /// Runs an item.
-pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, take: &mut Take<'_>) {
+pub(super) fn run(isa: Isa, rules: &AttentionRules<'_>, job: &AttentionItem<'_>, take: &mut Take<'_>) {
     assert!(isa.is_here());
     ROOM.with_borrow_mut(|room| {
         let (cache, group) = (job.cache, rules.group);
@@ -114,7 +114,7 @@ fn keys_of(
     cache: &Cache,
     (keys, next_keys): (&[u8], Next),
     (direct, used): (bool, usize),
-    room: &mut Room,
+    room: &mut AttentionScratch,
 ) -> (Float, *const u8, Next) {
     let k_dim = cache.k_dim;
     match cache.k {
@@ -147,7 +147,7 @@ pub(super) fn products<'a>(
     cache: &Cache,
     block: u32,
     (q, queries): (&[f32], usize),
-    room: &'a mut Room,
+    room: &'a mut AttentionScratch,
 ) -> &'a [f32] {
     assert!(isa.is_here() && q.len() >= queries * cache.k_dim, "queries");
     fit(&mut room.p, queries * BLOCK);
@@ -160,7 +160,13 @@ pub(super) fn products<'a>(
 }
 
 /// One block of positions from `at` on, and which follows.
-fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block, next): (usize, u32, Option<u32>), room: &mut Room) {
+fn step(
+    isa: Isa,
+    rules: &AttentionRules<'_>,
+    job: &AttentionItem<'_>,
+    (at, block, next): (usize, u32, Option<u32>),
+    room: &mut AttentionScratch,
+) {
     let (cache, group) = (job.cache, rules.group);
     let (k_dim, v_pad, queries) = (cache.k_dim, cache.v_pad(), job.seen.len() * group);
     let last = job.seen.iter().map(|s| s.last).max().unwrap_or(0);
@@ -216,7 +222,7 @@ entries! {
     /// Scores of 32 positions for all queries.
     fn scores(kind: Float, k: *const u8, next: Next, q: *const f32, shape: (usize, usize), p: *mut f32) = scores_any;
     /// Scores of one query into terms of its softmax.
-    fn soften(p: &mut [f32], cap: Option<f32>, bias: Bias<'_>, at: (usize, &Seen), state: &mut [f32; 3]) = soften_row;
+    fn soften(p: &mut [f32], cap: Option<f32>, bias: Bias<'_>, at: (usize, &VisibleRange), state: &mut [f32; 3]) = soften_row;
     /// Adds values times terms to all results, which shrink first.
     fn mix(
         kind: Float, v: *const u8, next: Next, p: *const f32, state: &[[f32; 3]], shape: (usize, usize), out: *mut f32,
@@ -327,7 +333,7 @@ unsafe fn soften_row<S: Simd>(
     p: &mut [f32],
     cap: Option<f32>,
     bias: Bias<'_>,
-    (at, seen): (usize, &Seen),
+    (at, seen): (usize, &VisibleRange),
     state: &mut [f32; 3],
 ) {
     if let Some(cap) = cap {

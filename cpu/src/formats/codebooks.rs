@@ -1,8 +1,8 @@
 //! Formats whose codes are entries of codebooks. Their weights are written out: six or sixteen values take three or four bits
 //! each, which is more than the file has, and far quicker than looking entries up for every token.
 
-use super::{u16_at, u32_at, Source};
-use crate::layout::{Block, Codes, Layout, Scales};
+use super::{u16_at, u32_at, FormatUnpacker};
+use crate::layout::{Codes, FormatBlock, Scales, WeightLayout};
 use pumex_quant::grid::{self, Grid};
 use std::sync::LazyLock;
 
@@ -33,9 +33,9 @@ const fn both_signs(levels: &[u8], minus: usize) -> [u8; 16] {
     table
 }
 
-/// Of entries of eight: code 4 and above is below zero.
+/// Magnitudes that entries of eight choose from by two bits; code 4 and above is below zero.
 const TWO_BITS: [u8; 16] = both_signs(&[8, 25, 43], 4);
-/// Of 8 times -1, 0, 1 plus 1, and, from 4 on, minus 1.
+/// Levels of ternary entries: 8 times -1, 0, 1 plus 1, and, from code 4 on, minus 1.
 const SHIFTED: [u8; 16] = {
     let mut table = [128; 16];
     let mut i = 0;
@@ -74,13 +74,14 @@ fn put(codes: &mut [u8], entry: u64, minus: u8, at: u32) {
     codes.copy_from_slice(&(entry | bits(minus) << at).to_le_bytes());
 }
 
-impl Source for Iq2Xxs {
+impl FormatUnpacker for Iq2Xxs {
     const LEN: usize = 256;
     const BYTES: usize = 66;
-    const LAYOUT: Layout = Layout { codes: Codes::Three, scales: Scales::Byte, table: TWO_BITS, factor: 0.125 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Three, scales: Scales::Byte, table: TWO_BITS, factor: 0.125 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 0);
         let book = &IQ2_XXS[..256];
         for j in 0..8 {
@@ -94,13 +95,14 @@ impl Source for Iq2Xxs {
     }
 }
 
-impl Source for Iq2Xs {
+impl FormatUnpacker for Iq2Xs {
     const LEN: usize = 256;
     const BYTES: usize = 74;
-    const LAYOUT: Layout = Layout { codes: Codes::Three, scales: Scales::Byte16, table: TWO_BITS, factor: 0.125 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Three, scales: Scales::Byte16, table: TWO_BITS, factor: 0.125 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 0);
         let book = &IQ2_XS[..512];
         for j in 0..16 {
@@ -113,13 +115,14 @@ impl Source for Iq2Xs {
     }
 }
 
-impl Source for Iq2S {
+impl FormatUnpacker for Iq2S {
     const LEN: usize = 256;
     const BYTES: usize = 82;
-    const LAYOUT: Layout = Layout { codes: Codes::Three, scales: Scales::Byte16, table: TWO_BITS, factor: 0.125 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Three, scales: Scales::Byte16, table: TWO_BITS, factor: 0.125 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 0);
         let book = &IQ2_S[..1024];
         for j in 0..16 {
@@ -132,10 +135,10 @@ impl Source for Iq2S {
     }
 }
 
-impl Source for Iq3Xxs {
+impl FormatUnpacker for Iq3Xxs {
     const LEN: usize = 256;
     const BYTES: usize = 98;
-    const LAYOUT: Layout = Layout {
+    const LAYOUT: WeightLayout = WeightLayout {
         codes: Codes::Four,
         scales: Scales::Byte,
         table: both_signs(&[4, 12, 20, 28, 36, 44, 52, 62], 8),
@@ -143,7 +146,7 @@ impl Source for Iq3Xxs {
     };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 0);
         let book = &IQ3_XXS[..256];
         for j in 0..8 {
@@ -158,10 +161,10 @@ impl Source for Iq3Xxs {
     }
 }
 
-impl Source for Iq3S {
+impl FormatUnpacker for Iq3S {
     const LEN: usize = 256;
     const BYTES: usize = 110;
-    const LAYOUT: Layout = Layout {
+    const LAYOUT: WeightLayout = WeightLayout {
         codes: Codes::Four,
         scales: Scales::Byte,
         table: both_signs(&[1, 3, 5, 7, 9, 11, 13, 15], 8),
@@ -169,7 +172,7 @@ impl Source for Iq3S {
     };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 0);
         let book = &IQ3_S[..512];
         for j in 0..8 {
@@ -183,13 +186,14 @@ impl Source for Iq3S {
     }
 }
 
-impl Source for Iq1S {
+impl FormatUnpacker for Iq1S {
     const LEN: usize = 256;
     const BYTES: usize = 50;
-    const LAYOUT: Layout = Layout { codes: Codes::Three, scales: Scales::Byte, table: SHIFTED, factor: 0.125 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Three, scales: Scales::Byte, table: SHIFTED, factor: 0.125 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 0);
         let book = &IQ1[..2048];
         for j in 0..8 {
@@ -204,13 +208,14 @@ impl Source for Iq1S {
     }
 }
 
-impl Source for Iq1M {
+impl FormatUnpacker for Iq1M {
     const LEN: usize = 256;
     const BYTES: usize = 56;
-    const LAYOUT: Layout = Layout { codes: Codes::Three, scales: Scales::Byte16, table: SHIFTED, factor: 0.125 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Three, scales: Scales::Byte16, table: SHIFTED, factor: 0.125 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = (0..4).fold(0, |d, i| d | u16_at(b, 48 + 2 * i) >> 12 << (4 * i));
         let book = &IQ1[..2048];
         for j in 0..16 {

@@ -1,7 +1,7 @@
 //! Formats of blocks of 256 with scales of scales.
 
-use super::{add_bit, eight, from, halves_of_nibbles, plus, put_eight, times_8, u16_at, Source, PLAIN};
-use crate::layout::{Block, Codes, Layout, Scales};
+use super::{add_bit, eight, from, halves_of_nibbles, plus, put_eight, times_8, u16_at, FormatUnpacker, PLAIN};
+use crate::layout::{Codes, FormatBlock, Scales, WeightLayout};
 
 /// `d * scale * q - dmin * min`, two bits
 pub struct Q2K;
@@ -31,7 +31,7 @@ pub(super) fn quarters(bytes: &[u8], codes: &mut [u8; 256]) {
 
 /// Scales and minima, 6 bits each, of Q4_K and Q5_K.
 #[inline(always)]
-fn scale_mins(packed: &[u8], out: &mut Block) {
+fn scale_mins(packed: &[u8], out: &mut FormatBlock) {
     for j in 0..4 {
         let (a, b, c) = (packed[j], packed[j + 4], packed[j + 8]);
         (out.scales[j], out.mins[j]) = (a & 63, b & 63);
@@ -47,13 +47,14 @@ fn runs(bytes: &[u8], codes: &mut [u8; 256]) {
     }
 }
 
-impl Source for Q2K {
+impl FormatUnpacker for Q2K {
     const LEN: usize = 256;
     const BYTES: usize = 84;
-    const LAYOUT: Layout = Layout { codes: Codes::Two, scales: Scales::Byte16Min, table: PLAIN, factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Two, scales: Scales::Byte16Min, table: PLAIN, factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         (out.d, out.dmin) = (u16_at(b, 80), u16_at(b, 82));
         for j in 0..16 {
             (out.scales[j], out.mins[j]) = (b[j] & 15, b[j] >> 4);
@@ -62,13 +63,14 @@ impl Source for Q2K {
     }
 }
 
-impl Source for Q3K {
+impl FormatUnpacker for Q3K {
     const LEN: usize = 256;
     const BYTES: usize = 110;
-    const LAYOUT: Layout = Layout { codes: Codes::Three, scales: Scales::Byte16, table: from(4), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Three, scales: Scales::Byte16, table: from(4), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 108);
         let packed = &b[96..108];
         for j in 0..16 {
@@ -82,26 +84,28 @@ impl Source for Q3K {
     }
 }
 
-impl Source for Q4K {
+impl FormatUnpacker for Q4K {
     const LEN: usize = 256;
     const BYTES: usize = 144;
-    const LAYOUT: Layout = Layout { codes: Codes::Four, scales: Scales::ByteMin, table: PLAIN, factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Four, scales: Scales::ByteMin, table: PLAIN, factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         (out.d, out.dmin) = (u16_at(b, 0), u16_at(b, 2));
         scale_mins(&b[4..16], out);
         runs(&b[16..144], &mut out.codes);
     }
 }
 
-impl Source for Q5K {
+impl FormatUnpacker for Q5K {
     const LEN: usize = 256;
     const BYTES: usize = 176;
-    const LAYOUT: Layout = Layout { codes: Codes::Five, scales: Scales::ByteMin, table: plus(0), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Five, scales: Scales::ByteMin, table: plus(0), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         (out.d, out.dmin) = (u16_at(b, 0), u16_at(b, 2));
         scale_mins(&b[4..16], out);
         runs(&b[48..176], &mut out.codes);
@@ -111,13 +115,14 @@ impl Source for Q5K {
     }
 }
 
-impl Source for Q6K {
+impl FormatUnpacker for Q6K {
     const LEN: usize = 256;
     const BYTES: usize = 210;
-    const LAYOUT: Layout = Layout { codes: Codes::Six, scales: Scales::Byte16, table: plus(128 - 32), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Six, scales: Scales::Byte16, table: plus(128 - 32), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.d = u16_at(b, 208);
         out.scales.copy_from_slice(&b[192..208]);
         for half in 0..2 {
@@ -134,13 +139,14 @@ impl Source for Q6K {
     }
 }
 
-impl Source for Q8K {
+impl FormatUnpacker for Q8K {
     const LEN: usize = 256;
     const BYTES: usize = 292;
-    const LAYOUT: Layout = Layout { codes: Codes::Eight, scales: Scales::Float, table: plus(0), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Eight, scales: Scales::Float, table: plus(0), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.floats = [f32::from_le_bytes([b[0], b[1], b[2], b[3]]); 8];
         for (code, q) in out.codes.iter_mut().zip(&b[4..260]) {
             *code = q ^ 0x80;

@@ -1,7 +1,7 @@
 //! Formats whose four bits choose one of sixteen levels.
 
-use super::{halves_of_nibbles, u16_at, Source};
-use crate::layout::{Block, Codes, Layout, Scales};
+use super::{halves_of_nibbles, u16_at, FormatUnpacker};
+use crate::layout::{Codes, FormatBlock, Scales, WeightLayout};
 use pumex_quant::{iq4_nl, mxfp4};
 
 /// `d * LEVELS[q]`
@@ -14,7 +14,7 @@ pub struct Mxfp4;
 pub struct Nvfp4;
 
 /// Levels with 128 added.
-const fn shifted(levels: &[i8; 16]) -> [u8; 16] {
+const fn shift_levels(levels: &[i8; 16]) -> [u8; 16] {
     let mut table = [0; 16];
     let mut i = 0;
     while i < 16 {
@@ -24,27 +24,27 @@ const fn shifted(levels: &[i8; 16]) -> [u8; 16] {
     table
 }
 
-impl Source for Iq4Nl {
+impl FormatUnpacker for Iq4Nl {
     const LEN: usize = 32;
     const BYTES: usize = 18;
-    const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Half, table: shifted(&iq4_nl::LEVELS), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Four, scales: Scales::Half, table: shift_levels(&iq4_nl::LEVELS), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         out.halves[0] = u16_at(b, 0);
         halves_of_nibbles(&b[2..18], &mut out.codes[..32]);
     }
 }
 
-impl Source for Iq4Xs {
+impl FormatUnpacker for Iq4Xs {
     const LEN: usize = 256;
     const BYTES: usize = 136;
-    const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Byte, table: shifted(&iq4_nl::LEVELS), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Four, scales: Scales::Byte, table: shift_levels(&iq4_nl::LEVELS), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         let high = u16_at(b, 2);
         out.d = u16_at(b, 0);
         for j in 0..8 {
@@ -57,28 +57,28 @@ impl Source for Iq4Xs {
     }
 }
 
-impl Source for Mxfp4 {
+impl FormatUnpacker for Mxfp4 {
     const LEN: usize = 32;
     const BYTES: usize = 17;
-    const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Float, table: shifted(&mxfp4::LEVELS), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Four, scales: Scales::Float, table: shift_levels(&mxfp4::LEVELS), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         let e = b[0];
         out.floats[0] = f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 });
         halves_of_nibbles(&b[1..17], &mut out.codes[..32]);
     }
 }
 
-impl Source for Nvfp4 {
+impl FormatUnpacker for Nvfp4 {
     const LEN: usize = 64;
     const BYTES: usize = 36;
-    const LAYOUT: Layout =
-        Layout { codes: Codes::Four, scales: Scales::Half16, table: shifted(&mxfp4::LEVELS), factor: 1.0 };
+    const LAYOUT: WeightLayout =
+        WeightLayout { codes: Codes::Four, scales: Scales::Half16, table: shift_levels(&mxfp4::LEVELS), factor: 1.0 };
 
     #[inline(always)]
-    fn split(b: &[u8], out: &mut Block) {
+    fn split(b: &[u8], out: &mut FormatBlock) {
         for j in 0..4 {
             // Half of an E4M3 number, which a half holds exactly.
             let (exponent, mantissa) = (i32::from(b[j] >> 3 & 15), f32::from(b[j] & 7));

@@ -1,6 +1,6 @@
 //! One row after the other: the state is gone over once, a few of its rows at a time.
 
-use super::{Out, Scan};
+use super::{Scan, ScanOutput};
 use crate::simd::{entries, Simd, LANES};
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ const AT_A_TIME: usize = 4;
 entries! {
     /// Rows `v` of a head's state over some rows of a sequence; `fades` has room for twice `k_dim`.
     pub(super) fn go(
-        s: &Scan<'_>, head: usize, v: Range<usize>, rows: Range<usize>, state: &mut [f32], fades: &mut [f32], out: &Out<'_>,
+        s: &Scan<'_>, head: usize, v: Range<usize>, rows: Range<usize>, state: &mut [f32], fades: &mut [f32], out: &ScanOutput<'_>,
     ) = all_rows;
 }
 
@@ -24,7 +24,7 @@ unsafe fn all_rows<S: Simd>(
     rows: Range<usize>,
     state: &mut [f32],
     fades: &mut [f32],
-    out: &Out<'_>,
+    out: &ScanOutput<'_>,
 ) {
     let (kd, group) = (s.k_dim, s.groups[head]);
     let (fades, faded) = fades.split_at_mut(kd);
@@ -37,7 +37,7 @@ unsafe fn all_rows<S: Simd>(
             out.of(row, head, &v)
         };
         faded.iter_mut().zip(k.iter().zip(&*fades)).for_each(|(faded, (k, fade))| *faded = k * fade);
-        let by = Row { q, k, fades, faded, rate: if s.delta { Some(rate) } else { None } };
+        let by = ScanRow { q, k, fades, faded, rate: if s.delta { Some(rate) } else { None } };
         let whole = vs.len() / AT_A_TIME * AT_A_TIME;
         for at in (0..vs.len()).step_by(AT_A_TIME) {
             let state = &mut state[at * kd..];
@@ -58,13 +58,13 @@ unsafe fn all_rows<S: Simd>(
 }
 
 /// What a row brings to a head; all of `k_dim` floats.
-struct Row<'a> {
+struct ScanRow<'a> {
     q: &'a [f32],
     k: &'a [f32],
     fades: &'a [f32],
     /// `k` times `fades`.
     faded: &'a [f32],
-    /// Of the delta rule.
+    /// The rate of the delta rule, where the scan has one.
     rate: Option<f32>,
 }
 
@@ -73,7 +73,7 @@ struct Row<'a> {
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn some<S: Simd, const R: usize>(by: &Row<'_>, state: &mut [f32], mut add: [f32; R]) -> [f32; R] {
+unsafe fn some<S: Simd, const R: usize>(by: &ScanRow<'_>, state: &mut [f32], mut add: [f32; R]) -> [f32; R] {
     let kd = by.k.len();
     let whole = kd / LANES * LANES;
     assert!(state.len() >= R * kd && by.q.len() == kd && by.fades.len() == kd && by.faded.len() == kd);

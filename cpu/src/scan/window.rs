@@ -5,7 +5,7 @@
 //! `written = (1 + rates among)^-1 rates` and `aims = v - S · (k faded)`, and gives `S · (q faded) + Σ result[t, s] aims[s]` where
 //! `result = read written`. Decays are multiplied row by row: no sum of logarithms overflows.
 
-use super::{Out, Scan};
+use super::{Scan, ScanOutput};
 use crate::simd::{entries, Simd, LANES};
 use std::ops::Range;
 
@@ -76,7 +76,7 @@ impl Window {
 entries! {
     /// Rows `v` of a head's state over some rows of a sequence.
     pub(super) fn go(
-        s: &Scan<'_>, head: usize, v: Range<usize>, rows: Range<usize>, state: &mut [f32], window: &mut Window, out: &Out<'_>,
+        s: &Scan<'_>, head: usize, v: Range<usize>, rows: Range<usize>, state: &mut [f32], window: &mut Window, out: &ScanOutput<'_>,
     ) = all_windows;
 }
 
@@ -90,7 +90,7 @@ unsafe fn all_windows<S: Simd>(
     rows: Range<usize>,
     state: &mut [f32],
     w: &mut Window,
-    out: &Out<'_>,
+    out: &ScanOutput<'_>,
 ) {
     let (kd, n) = (s.k_dim, v.len());
     w.state.fill(0.0);
@@ -274,7 +274,7 @@ impl Window {
     unsafe fn find<S: Simd>(&mut self, panel: usize, delta: bool) {
         let to = self.found.as_mut_ptr();
         let state = &self.state[panel * self.k_wide * PANEL..][..self.k_wide * PANEL];
-        let of = Product { a: self.faded.as_ptr(), apart: self.k_wide, b: state.as_ptr() };
+        let of = WindowProduct { a: self.faded.as_ptr(), apart: self.k_wide, b: state.as_ptr() };
         for t in (if delta { 0 } else { ROWS }..2 * ROWS).step_by(TILE) {
             // SAFETY: the caller answers for the instructions; rows from `t` on are there, `k_wide` columns of each.
             unsafe { of.rows::<S>(t, self.k_wide, to.add(t * PANEL), None) };
@@ -287,7 +287,7 @@ impl Window {
     /// As of [`Simd`].
     #[inline(always)]
     unsafe fn finish<S: Simd>(&mut self) {
-        let of = |a: &[f32]| Product { a: a.as_ptr(), apart: ROWS, b: self.aims.as_ptr() };
+        let of = |a: &[f32]| WindowProduct { a: a.as_ptr(), apart: ROWS, b: self.aims.as_ptr() };
         let (written, result) = (of(&self.written), of(&self.result));
         let (writes, found) = (self.writes.as_mut_ptr(), self.found.as_mut_ptr());
         for t in (0..ROWS).step_by(TILE) {
@@ -309,7 +309,7 @@ impl Window {
     unsafe fn write<S: Simd>(&mut self, panel: usize) {
         let k_wide = self.k_wide;
         let state = self.state[panel * k_wide * PANEL..][..k_wide * PANEL].as_mut_ptr();
-        let of = Product { a: self.ends.as_ptr(), apart: k_wide, b: self.writes.as_ptr() };
+        let of = WindowProduct { a: self.ends.as_ptr(), apart: k_wide, b: self.writes.as_ptr() };
         for i in (0..k_wide).step_by(TILE) {
             let through = std::array::from_fn(|r| self.through[i + r]);
             // SAFETY: the caller answers for the instructions; columns from `i` on are there, of `ROWS` rows.
@@ -320,13 +320,13 @@ impl Window {
 
 /// A product of matrices: `a` with rows `apart` floats from each other, `b` of rows of `PANEL`.
 #[derive(Clone, Copy)]
-struct Product {
+struct WindowProduct {
     a: *const f32,
     apart: usize,
     b: *const f32,
 }
 
-impl Product {
+impl WindowProduct {
     /// Rows `t..t + TILE` of `a · b` with `depth` columns of `a`; with `keep`, to what is there times that.
     ///
     /// # Safety
@@ -347,7 +347,7 @@ impl Product {
         unsafe { self.tiles::<S>((self.a.add(i), 1, self.apart), depth, to, Some(keep)) }
     }
 
-    /// As many vectors side by side as registers hold.
+    /// Computes tiles of as many vectors side by side as registers hold.
     ///
     /// # Safety
     /// As of [`Simd`], of all that is read and written.

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2;
 
-/// The same, and AVX-VNNI.
+/// AVX2, FMA, F16C and AVX-VNNI.
 #[derive(Clone, Copy, Debug)]
 pub struct AvxVnni;
 
@@ -123,7 +123,7 @@ macro_rules! common {
     };
 }
 
-/// Of eight rows of 16 bytes, `apart` bytes apart: their first words side by side, their second ones, and so on.
+/// Transposes words of eight rows of 16 bytes, `apart` bytes apart: their first words side by side, their second ones, and so on.
 ///
 /// # Safety
 /// The machine has AVX2; the rows are there.

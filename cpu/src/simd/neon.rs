@@ -7,7 +7,7 @@ use std::arch::aarch64::*;
 #[derive(Clone, Copy, Debug)]
 pub struct Neon;
 
-/// The same with `smmla`, for several columns.
+/// NEON with `sdot` and, for several columns, `smmla`.
 #[derive(Clone, Copy, Debug)]
 pub struct NeonI8mm;
 
@@ -15,7 +15,7 @@ type Bytes = [uint8x16_t; 4];
 type Ints = [int32x4_t; 4];
 type Floats = [float32x4_t; 4];
 
-/// The same for all four registers; a macro, because closures would not have the instructions.
+/// Does a thing for all four registers; a macro, because closures would not have the instructions.
 macro_rules! four {
     ($i:ident, $e:expr) => {
         [{ const $i: usize = 0; $e }, { const $i: usize = 1; $e }, { const $i: usize = 2; $e }, { const $i: usize = 3; $e }]

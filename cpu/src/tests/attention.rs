@@ -1,8 +1,10 @@
 //! Attention against a plain one: element types, masks, rules, and spans of many positions.
 
 use super::products::noise;
-use crate::attention::{Cache, Elements, Place, Queries, Run, Scores, Seen, Work, BLOCK};
-use crate::{Cpu, Float, Isa, Pool};
+use crate::attention::{
+    AttentionWorkspace, Cache, CacheWrite, Elements, Queries, RowRun, ScoreRules, VisibleRange, BLOCK,
+};
+use crate::{Cpu, Float, Isa, ThreadPool};
 use pumex_quant::FormatId;
 
 struct Case {
@@ -53,7 +55,7 @@ impl Data {
         }
     }
 
-    fn truth(&self, c: &Case, seen: &[Seen], scale: f32) -> Vec<f32> {
+    fn truth(&self, c: &Case, seen: &[VisibleRange], scale: f32) -> Vec<f32> {
         let mut out = Vec::new();
         for (i, s) in seen.iter().enumerate() {
             for h in 0..c.heads {
@@ -83,29 +85,30 @@ impl Data {
 }
 
 fn error(c: &Case, isa: Isa, kind: Elements, (held, rows): (usize, usize)) -> f64 {
-    let cpu = Cpu { pool: Pool::new(3, |_| ()), isa };
+    let cpu = Cpu { pool: ThreadPool::new(3, |_| ()), isa };
     let data = Data::new(c, held, rows);
     let mut cache = Cache::new(c.kv_heads, (c.k_dim, kind), (c.v_dim, kind));
     // Blocks in another order than positions.
     let count = held.div_ceil(BLOCK) as u32;
     let blocks: Vec<u32> = (0..count).map(|b| (b * 7 + 3) % 41).collect();
     let blocks = if count > 40 { (0..count).rev().collect() } else { blocks };
-    let places: Vec<Place> = (0..held).map(|p| Place { block: blocks[p / BLOCK], offset: p % BLOCK }).collect();
+    let places: Vec<CacheWrite> =
+        (0..held).map(|p| CacheWrite { block: blocks[p / BLOCK], offset: p % BLOCK }).collect();
     let (kw, vw) = (c.kv_heads * c.k_dim, c.kv_heads * c.v_dim);
     cache.write(&cpu, &places, &|i| (&data.k[i * kw..][..kw], &data.v[i * vw..][..vw]));
     let see = |i: usize| {
         let pos = held - rows + i;
-        Seen { pos, first: if c.window > 0 { (pos + 1).saturating_sub(c.window) } else { 0 }, last: pos }
+        VisibleRange { pos, first: if c.window > 0 { (pos + 1).saturating_sub(c.window) } else { 0 }, last: pos }
     };
-    let seen: Vec<Seen> = (0..rows).map(see).collect();
+    let seen: Vec<VisibleRange> = (0..rows).map(see).collect();
     let scale = 0.3;
     let sinks = c.sinks.then_some(&data.sinks[..]);
     let scores =
-        Scores { heads: c.heads, scale, soft_cap: c.soft_cap, sinks, slopes: &data.slopes, biases: &data.biases };
+        ScoreRules { heads: c.heads, scale, soft_cap: c.soft_cap, sinks, slopes: &data.slopes, biases: &data.biases };
     let mut out = vec![f32::NAN; rows * c.heads * c.v_dim];
     let q = Queries { rows: &data.q, width: c.heads * c.k_dim };
-    let run = Run { row: 0, rows, blocks: &blocks, first_block: 0 };
-    cpu.attend(&cache, &scores, q, &[run], &seen, &mut Work::default(), &mut out);
+    let run = RowRun { row: 0, rows, blocks: &blocks, first_block: 0 };
+    cpu.attend(&cache, &scores, q, &[run], &seen, &mut AttentionWorkspace::default(), &mut out);
     super::products::nmse(&out, &data.truth(c, &seen, scale))
 }
 

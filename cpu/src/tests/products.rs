@@ -1,7 +1,10 @@
 //! Products of every format, shape and instruction set.
 
-use crate::layout::Layout;
-use crate::{formats, pack, Acts, Choice, Choices, Cpu, Gating, Input, Isa, Matrix, Part, Pool, Shape};
+use crate::layout::WeightLayout;
+use crate::{
+    formats, pack, Acts, Cpu, DataShape, ExpertChoices, Gating, Isa, Matrix, ProductInput, RoutedExpert, ScaledMatrix,
+    ThreadPool,
+};
 use pumex_quant::{Format, FORMATS};
 
 /// Numbers that look random and are not.
@@ -16,7 +19,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| next() + next() + next()).collect()
 }
 
-fn encoded(format: &Format, x: &[f32]) -> Vec<u8> {
+fn encode_rows(format: &Format, x: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; x.len() / format.block_len * format.block_bytes];
     format.encode_row(x, &vec![1.0; x.len()], &mut bytes);
     bytes
@@ -35,7 +38,7 @@ fn times(w: &[f32], x: &[f32], cols: usize) -> Vec<f32> {
 }
 
 fn cpu(isa: Isa) -> Cpu {
-    Cpu { pool: Pool::new(2, |_| ()), isa }
+    Cpu { pool: ThreadPool::new(2, |_| ()), isa }
 }
 
 fn here() -> impl Iterator<Item = Isa> {
@@ -45,7 +48,7 @@ fn here() -> impl Iterator<Item = Isa> {
 /// Bytes of a matrix with a few blocks that encoders made, in random order.
 fn matrix(format: &Format, rows: usize, cols: usize) -> (Vec<u8>, Vec<f32>) {
     let blocks = 16;
-    let made = encoded(format, &noise(3, blocks * format.block_len));
+    let made = encode_rows(format, &noise(3, blocks * format.block_len));
     let pick = noise(5, rows * cols / format.block_len);
     let bytes: Vec<u8> = pick
         .iter()
@@ -67,7 +70,7 @@ fn cols_of(format: &Format) -> [usize; 2] {
 #[test]
 fn packing_keeps_every_weight() {
     for format in FORMATS {
-        let Some(layout): Option<Layout> = formats::layout(format.id) else { continue };
+        let Some(layout): Option<WeightLayout> = formats::layout(format.id) else { continue };
         for isa in here() {
             for cols in cols_of(format) {
                 let (bytes, floats) = matrix(format, 5, cols);
@@ -99,12 +102,12 @@ fn products_of_every_format_agree_with_floats() {
                     let truth = times(&floats, &x, cols);
                     let mut acts = Acts::default();
                     acts.set(&cpu.pool, isa, &x, cols);
-                    let input = Input { floats: &x, acts: &acts };
+                    let input = ProductInput { floats: &x, acts: &acts };
                     for repack in [true, false] {
-                        let shape = Shape { parts: 1, rows, cols };
+                        let shape = DataShape { parts: 1, rows, cols };
                         let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, repack);
                         let mut out = vec![f32::NAN; rows * columns];
-                        let part = Part { matrix: &m, scale: 1.0, bias: None };
+                        let part = ScaledMatrix { matrix: &m, scale: 1.0, bias: None };
                         cpu.multiply(&[part], &input, columns, false, (0, rows), &mut out);
                         let error = nmse(&out, &truth);
                         // One sum alone may happen to be small.
@@ -139,10 +142,10 @@ fn rows_of_floats_may_have_any_length() {
             {
                 let (bytes, floats) = matrix(format, rows, cols);
                 let x = noise(7, columns * cols);
-                let m = Matrix::new((&cpu.pool, isa), format, Shape { parts: 1, rows, cols }, &bytes, true);
+                let m = Matrix::new((&cpu.pool, isa), format, DataShape { parts: 1, rows, cols }, &bytes, true);
                 let mut out = vec![f32::NAN; rows * columns];
-                let part = Part { matrix: &m, scale: 1.0, bias: None };
-                let input = Input { floats: &x, acts: &Acts::default() };
+                let part = ScaledMatrix { matrix: &m, scale: 1.0, bias: None };
+                let input = ProductInput { floats: &x, acts: &Acts::default() };
                 cpu.multiply(&[part], &input, columns, false, (0, rows), &mut out);
                 let error = nmse(&out, &times(&floats, &x, cols));
                 let bound = if isa == Isa::Avx512Bf16 && format.name == "BF16" && columns >= 4 { 2e-5 } else { 1e-10 };
@@ -160,13 +163,20 @@ fn a_row_of_floats_gives_the_same_whatever_stands_beside_it() {
         let cpu = cpu(isa);
         for (rows, cols) in [(38, 32), (21, 300), (64, 67)] {
             let (bytes, _) = matrix(format, rows, cols);
-            let m = Matrix::new((&cpu.pool, isa), format, Shape { parts: 1, rows, cols }, &bytes, true);
+            let m = Matrix::new((&cpu.pool, isa), format, DataShape { parts: 1, rows, cols }, &bytes, true);
             let x = noise(8, 5 * cols);
             let products = |x: &[f32]| {
                 let n = x.len() / cols;
                 let mut out = vec![f32::NAN; n * rows];
-                let part = Part { matrix: &m, scale: 1.0, bias: None };
-                cpu.multiply(&[part], &Input { floats: x, acts: &Acts::default() }, n, false, (0, rows), &mut out);
+                let part = ScaledMatrix { matrix: &m, scale: 1.0, bias: None };
+                cpu.multiply(
+                    &[part],
+                    &ProductInput { floats: x, acts: &Acts::default() },
+                    n,
+                    false,
+                    (0, rows),
+                    &mut out,
+                );
                 out
             };
             let alone: Vec<f32> = x.chunks_exact(cols).flat_map(products).collect();
@@ -183,26 +193,26 @@ fn gates_and_experts_agree_with_floats() {
             let cpu = cpu(isa);
             let (experts, rows, cols, used) = (6, 40, 256, 3);
             let (bytes, floats) = matrix(format, experts * rows, cols);
-            let shape = Shape { parts: experts, rows, cols };
+            let shape = DataShape { parts: experts, rows, cols };
             let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, true);
             for n in [1, 5] {
                 let x = noise(11, n * cols);
                 let mut acts = Acts::default();
                 acts.set(&cpu.pool, isa, &x, cols);
-                let mut choices = Choices::default();
+                let mut choices = ExpertChoices::default();
                 choices.used = used;
                 for i in 0..n * used {
                     let expert = ((i % used * 2 + i / used) % experts) as u32;
-                    choices.of_rows.push(Choice { expert, weight: 0.3, gate_scale: 1.5, up_scale: 0.5 });
+                    choices.of_rows.push(RoutedExpert { expert, weight: 0.3, gate_scale: 1.5, up_scale: 0.5 });
                 }
                 choices.sort(experts);
                 let mut out = vec![f32::NAN; n * used * rows];
                 let bias = noise(5, experts * rows);
-                let part = |bias| Part { matrix: &m, scale: 1.0, bias };
-                let (x_in, both) = (Input { floats: &x, acts: &acts }, [part(Some(&bias[..])), part(None)]);
-                cpu.gated_experts(&both, Gating::By(&|g, u| g.max(0.0) * u), &x_in, &choices, &mut out);
+                let part = |bias| ScaledMatrix { matrix: &m, scale: 1.0, bias };
+                let (x_in, both) = (ProductInput { floats: &x, acts: &acts }, [part(Some(&bias[..])), part(None)]);
+                cpu.matmul_gated_experts(&both, Gating::By(&|g, u| g.max(0.0) * u), &x_in, &choices, &mut out);
                 let first = out.clone();
-                cpu.gated_experts(&[part(None), part(None)], Gating::Silu, &x_in, &choices, &mut out);
+                cpu.matmul_gated_experts(&[part(None), part(None)], Gating::Silu, &x_in, &choices, &mut out);
                 let all = times(&floats, &x, cols);
                 let product =
                     |i: usize, r: usize| all[i / used * experts * rows + choices.of_rows[i].expert as usize * rows + r];
@@ -221,7 +231,7 @@ fn gates_and_experts_agree_with_floats() {
                 let y = noise(13, n * used * cols);
                 acts.set(&cpu.pool, isa, &y, cols);
                 let mut sum = vec![1.0; n * rows];
-                cpu.experts_add(&part(Some(&bias[..])), &Input { floats: &y, acts: &acts }, &choices, &mut sum);
+                cpu.experts_add(&part(Some(&bias[..])), &ProductInput { floats: &y, acts: &acts }, &choices, &mut sum);
                 let all = times(&floats, &y, cols);
                 let mut truth = vec![1.0; n * rows];
                 for i in 0..n * used {

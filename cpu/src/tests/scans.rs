@@ -1,7 +1,7 @@
 //! Scans against their definition, in f64.
 
 use crate::scan::{Columns, Fade, Scan};
-use crate::{Cpu, Isa, Pool};
+use crate::{Cpu, Isa, ThreadPool};
 
 /// Numbers that look random, from -1 to 1.
 fn noise(seed: u64, len: usize) -> Vec<f32> {
@@ -61,7 +61,7 @@ fn scans_are_their_definition() {
                 (false, 3, true, 40.0),
                 (false, 1, true, 1.0),
             ] {
-                let cpu = Cpu { pool: Pool::new(threads, |_| {}), isa };
+                let cpu = Cpu { pool: ThreadPool::new(threads, |_| {}), isa };
                 let most = 3 * 16 + 5;
                 let wide = heads * kd + 7;
                 let unit = 1.0 / (kd as f32).sqrt();

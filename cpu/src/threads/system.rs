@@ -19,7 +19,7 @@ fn quota_v2(cpu_max: &str) -> Option<usize> {
     quota_of(quota, period)
 }
 
-/// Likewise of `cpu.cfs_quota_us`, which is -1 where there is none, and `cpu.cfs_period_us`.
+/// Processors' worth of a quota in `cpu.cfs_quota_us`, which is -1 where there is none, and `cpu.cfs_period_us`.
 fn quota_of(quota: &str, period: &str) -> Option<usize> {
     let (quota, period): (usize, usize) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
     (period > 0).then(|| quota.div_ceil(period).max(1))
@@ -57,7 +57,7 @@ pub(super) fn quota() -> Option<usize> {
     quota_by(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// Likewise, by the files that `read` reads: the least of the process's own group and of all above it.
+/// Processors' worth of the process's quota, by the files that `read` reads: the least of the process's own group and of all above it.
 fn quota_by(read: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
     let [v2, v1] = groups(&read("/proc/self/cgroup")?);
     let v2 = v2.into_iter().filter_map(|folder| quota_v2(&read(&format!("{folder}/cpu.max"))?));
@@ -69,7 +69,7 @@ fn quota_by(read: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
 
 /// Processors that the process may run on; none where the system does not tell.
 #[cfg(target_os = "linux")]
-pub(super) fn allowed() -> Vec<usize> {
+pub(super) fn allowed_processors() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     set.map_or(Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|p| set.is_set(*p)).collect())
 }
@@ -96,7 +96,7 @@ pub(super) fn here() -> usize {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn allowed() -> Vec<usize> {
+pub(super) fn allowed_processors() -> Vec<usize> {
     Vec::new()
 }
 

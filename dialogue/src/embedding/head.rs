@@ -12,7 +12,7 @@ struct Linear {
 }
 
 /// Products behind pooling.
-pub struct Head {
+pub struct ClassifierHead {
     /// Which rows of a text the classifier takes.
     pub(super) pooling: Pooling,
     /// Names of the scores; empty if the file has none.
@@ -38,7 +38,7 @@ fn tensor(gguf: &Gguf, name: &str) -> Result<Option<(Vec<u64>, Vec<f32>)>> {
         return Err(Error::file(gguf.path(), "type_not_allowed_for_role", what));
     };
     let count = usize::try_from(all).unwrap_or(usize::MAX);
-    let mut out = pumex_gguf::error::filled(0.0, count, &format!("{}: tensor {name}", gguf.path().display()))?;
+    let mut out = pumex_gguf::error::try_filled_vec(0.0, count, &format!("{}: tensor {name}", gguf.path().display()))?;
     let row_bytes = cols as usize / format.block_len * format.block_bytes;
     let rows = gguf.data(tensor).chunks_exact(row_bytes);
     rows.zip(out.chunks_exact_mut(cols as usize)).for_each(|(row, out)| format.decode_row(row, out));
@@ -76,13 +76,13 @@ impl Linear {
     }
 }
 
-impl Head {
+impl ClassifierHead {
     /// Reads what the file has for vectors of `width`. `ahead`: whether rows see those that come later, so that the first one
     /// knows all of its text.
     ///
     /// # Errors
     /// `wrong_shape` or `type_not_allowed_for_role`, naming the tensor.
-    pub fn read(gguf: &Gguf, width: usize, ahead: bool) -> Result<Head> {
+    pub fn read(gguf: &Gguf, width: usize, ahead: bool) -> Result<ClassifierHead> {
         let (meta, arch) = (gguf.meta(), gguf.meta().arch()?);
         let (mut dense, mut at) = (Vec::new(), width);
         for name in ["dense_2", "dense_3"] {
@@ -103,7 +103,7 @@ impl Head {
             _ => arch == "modern-bert",
         };
         let one = if ahead { Pooling::Cls } else { Pooling::Last };
-        Ok(Head {
+        Ok(ClassifierHead {
             pooling: if mean { Pooling::Mean } else { one },
             labels: meta.opt_strings(&format!("{arch}.classifier.output_labels")).unwrap_or_default().map_or_else(
                 Vec::new, // an empty array has any type

@@ -3,7 +3,7 @@
 use super::{Encoder, MediumFile, Projector};
 use pumex_engine::KernelTime;
 use pumex_gguf::{Error, Result};
-use pumex_media::{encode, Piece, TextModel};
+use pumex_media::{encode, PromptPiece, TextModel};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -48,13 +48,13 @@ impl Projector {
             let pieces = self.prepare(file, &model)?;
             let prepared = us(begun);
             let medium = pieces.into_iter().find_map(|piece| match piece {
-                Piece::Medium(medium) => Some(medium),
-                Piece::Text(_) | Piece::Token(_) => None,
+                PromptPiece::Medium(medium) => Some(medium),
+                PromptPiece::Text(_) | PromptPiece::Token(_) => None,
             });
             let medium = medium.ok_or_else(|| Error::Request("a picture: expected rows, found none".into()))?;
             let begun = Instant::now();
-            let graph =
-                encode::build(self.source(), self.clip(medium.picture)?, &medium.inputs).map_err(|e| self.told(e))?;
+            let graph = encode::build(self.source(), self.clip(medium.picture)?, &medium.inputs)
+                .map_err(|e| self.media_error(e))?;
             let built = us(begun);
             let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
             let begun = Instant::now();

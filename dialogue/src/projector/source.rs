@@ -1,6 +1,6 @@
 //! A GGUF file as encoders read it.
 
-use pumex_media::{Source, Stored};
+use pumex_media::{Source, StoredTensor};
 
 use pumex_gguf::meta::Value;
 use pumex_gguf::Gguf;
@@ -38,10 +38,10 @@ impl Source for ProjectorSource {
         self.0.meta().get(key)?.elements()?.map(|v| number(&v)).collect()
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let tensor = self.0.tensor(name)?;
         let format = pumex_quant::find(tensor.type_id)?;
         let shape = tensor.shape().iter().map(|n| usize::try_from(*n).ok()).collect::<Option<Vec<_>>>()?;
-        Some(Stored { shape, format: format.id, data: self.0.data(tensor) })
+        Some(StoredTensor { shape, format: format.id, data: self.0.data(tensor) })
     }
 }

@@ -11,7 +11,7 @@ pub const MARK: &str = "<__media__>";
 /// Media stand in the ids as [`Medium::ids`], so that two texts begin alike as far as their ids do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Feed {
-    /// Of its tokens and of rows of its media.
+    /// Ids of its tokens and of rows of its media.
     pub ids: Vec<u32>,
     /// Its media, by where they begin in `ids`.
     pub media: Media,

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::{check_ids, feed_source, rows, run_chunks, PerplexityOptions};
-use pumex_gguf::imatrix::{Entry, Imatrix};
+use pumex_gguf::imatrix::{Imatrix, ImatrixEntry};
 use pumex_gguf::{Error, Result};
 use pumex_step::{RowOutput, Runner, Squares};
 
@@ -60,7 +60,8 @@ pub fn importance(
         };
         let mean: Vec<f32> = sums.iter().enumerate().map(of).collect();
         for name in names {
-            out.entries.insert(name, Entry { mean: mean.clone(), matrices: counts.len(), counts: counts.clone() });
+            out.entries
+                .insert(name, ImatrixEntry { mean: mean.clone(), matrices: counts.len(), counts: counts.clone() });
         }
     }
     Ok(out)

@@ -9,7 +9,7 @@ use pumex_step::{Media, Runner};
 
 /// Which ids go of so many that fill a context: from one, up to another. The first `keep` stay, and of the others all but the `discard`
 /// oldest; with 0, the newer half. Media stay or go as wholes.
-pub fn gone(len: usize, media: &Media, keep: usize, discard: usize) -> (usize, usize) {
+pub fn discarded_range(len: usize, media: &Media, keep: usize, discard: usize) -> (usize, usize) {
     let from = media.cut_before(keep.min(len));
     let rest = len - keep.min(len);
     let count = if discard == 0 { rest.div_ceil(2) } else { discard.min(rest) };
@@ -17,14 +17,15 @@ pub fn gone(len: usize, media: &Media, keep: usize, discard: usize) -> (usize, u
 }
 
 /// What stays of ids that fill a context: the first `keep`, and of the others all but the `discard` oldest; with 0, the newer half.
-pub fn shifted(ids: &[u32], keep: usize, discard: usize) -> Vec<u32> {
-    let (from, to) = gone(ids.len(), &Media::new(), keep, discard);
+pub fn shift_ids(ids: &[u32], keep: usize, discard: usize) -> Vec<u32> {
+    let (from, to) = discarded_range(ids.len(), &Media::new(), keep, discard);
     [&ids[..from], &ids[to..]].concat()
 }
 
-/// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the
+/// Generates as [`generate_within`] does, where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of
+/// the
 /// text, and [`Stats::ended`], of which it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see
-/// [`shifted`]; no more than three quarters of it are kept. `on_shift` is told how many ids were left out.
+/// [`shift_ids`]; no more than three quarters of it are kept. `on_shift` is told how many ids were left out.
 ///
 /// # Errors
 /// As for [`generate_within`].
@@ -53,11 +54,11 @@ pub fn generate_on(
         let full = stats.stop == StopReason::ContextFull;
         let sum = match total.take() {
             None => stats,
-            Some(before) => joined(before, stats),
+            Some(before) => join_stats(before, stats),
         };
         let goes = keep
             .filter(|_| full && runner.answers_from().is_none())
-            .map(|keep| gone(ids.len(), &media, keep.min(runner.n_ctx() / 4 * 3), 0));
+            .map(|keep| discarded_range(ids.len(), &media, keep.min(runner.n_ctx() / 4 * 3), 0));
         let stay = goes.map(|(from, to)| [&ids[..from], &ids[to..]].concat());
         let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
         else {
@@ -76,7 +77,7 @@ pub fn generate_on(
 }
 
 /// The numbers of two parts of one generation; the prompt is the first one's.
-fn joined(before: Stats, after: Stats) -> Stats {
+fn join_stats(before: Stats, after: Stats) -> Stats {
     Stats {
         prompt_tokens: before.prompt_tokens,
         generated_tokens: before.generated_tokens + after.generated_tokens,
@@ -90,17 +91,17 @@ fn joined(before: Stats, after: Stats) -> Stats {
 
 #[cfg(test)]
 mod tests {
-    use super::{gone, shifted};
+    use super::{discarded_range, shift_ids};
     use pumex_step::{Media, Medium, Positions};
 
     #[test]
     fn the_first_ids_stay_and_the_newer_half_of_the_others() {
-        assert_eq!(shifted(&[1, 2, 3, 4, 5, 6], 2, 0), [1, 2, 5, 6]);
-        assert_eq!(shifted(&[1, 2, 3, 4, 5], 2, 0), [1, 2, 5]);
-        assert_eq!(shifted(&[1, 2, 3], 9, 0), [1, 2, 3]);
-        assert_eq!(shifted(&[1, 2, 3], 0, 0), [3]);
-        assert_eq!(shifted(&[1, 2, 3, 4, 5], 1, 1), [1, 3, 4, 5]);
-        assert_eq!(shifted(&[1, 2, 3], 1, 9), [1]);
+        assert_eq!(shift_ids(&[1, 2, 3, 4, 5, 6], 2, 0), [1, 2, 5, 6]);
+        assert_eq!(shift_ids(&[1, 2, 3, 4, 5], 2, 0), [1, 2, 5]);
+        assert_eq!(shift_ids(&[1, 2, 3], 9, 0), [1, 2, 3]);
+        assert_eq!(shift_ids(&[1, 2, 3], 0, 0), [3]);
+        assert_eq!(shift_ids(&[1, 2, 3, 4, 5], 1, 1), [1, 3, 4, 5]);
+        assert_eq!(shift_ids(&[1, 2, 3], 1, 9), [1]);
     }
 
     #[test]
@@ -108,7 +109,7 @@ mod tests {
         let medium = Medium::new(1, vec![0.0; 4].into(), 4, Positions::Sequential, false).unwrap();
         let mut media = Media::new();
         media.push(3, medium.into());
-        let of = |keep, discard| gone(12, &media, keep, discard);
+        let of = |keep, discard| discarded_range(12, &media, keep, discard);
         assert_eq!([of(2, 1), of(2, 2), of(3, 4), of(5, 1), of(8, 2)], [(2, 3), (2, 7), (3, 7), (3, 7), (8, 10)]);
     }
 }

@@ -1,34 +1,34 @@
 //! The plan's fast interpreter: the kernels of `pumex-cpu`, weights packed when they are loaded, activations of 8 bits in
 //! products, keys and values in blocks that the session's tables name.
 
-mod chosen;
 mod clock;
 mod ops;
 mod scan;
+mod sparse_attention;
 mod state;
 mod weights;
 
-use super::books::Books;
+use super::bookkeeping::Books;
 use super::general::{Spare, States};
-use crate::cpu::kept;
-use crate::session::{Kept, Rule, Session, KV_BLOCK};
+use crate::cpu::state_io;
+use crate::session::{Rule, Session, StateHeader, KV_BLOCK};
 pub use clock::Clock;
-use pumex_cpu::attention::{Elements, Work};
+use pumex_cpu::attention::{AttentionWorkspace, Elements};
 use pumex_cpu::threads::{self, Numa};
-use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool, Rates};
+use pumex_cpu::{Acts, Cpu, ExpertChoices, Isa, Rates, ThreadPool};
 use pumex_gguf::error::reserve;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{Plan, Rows, Weight};
 use pumex_step::sample::SamplerOptions;
 use pumex_step::{check_told, Counters, Output, Row, Runner, Squares, Ticket, VectorLimits};
-use state::State;
+use state::CacheState;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use weights::Weights;
 
 /// How the fast interpreter runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct FastSettings {
     /// Threads of steps of one row; none takes what the machine has of physical cores and the process may use.
     pub threads: Option<usize>,
     /// Threads of steps of several rows; none takes as many.
@@ -47,7 +47,7 @@ pub struct Settings {
 
 /// What sequences a runner has room for, and how it keeps them.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct RunnerSizes {
     /// Positions of a sequence.
     pub n_ctx: usize,
     /// Sequences.
@@ -72,7 +72,7 @@ pub struct Fast<'a> {
     /// Threads of one row, of several.
     threads: [usize; 2],
     weights: Weights<'a>,
-    state: State,
+    state: CacheState,
     states: States,
     values: Vec<Vec<f32>>,
     /// What steps of a later part of a model start from.
@@ -80,11 +80,11 @@ pub struct Fast<'a> {
     /// The codes of the value that was last an input of a product, and which that was.
     acts: Acts,
     acts_of: Option<usize>,
-    choices: Choices,
+    choices: ExpertChoices,
     /// Columns of a value, group by group.
     groups: Vec<f32>,
-    chosen: chosen::Room,
-    work: Work,
+    chosen: sparse_attention::SparseAttentionScratch,
+    work: AttentionWorkspace,
     /// Rates and decays of a scan, `[n, heads]` each.
     steps: [Vec<f32>; 2],
     /// Memory of general ops.
@@ -100,14 +100,14 @@ pub struct Fast<'a> {
 #[derive(Clone)]
 pub struct Threads {
     cpu: Arc<Cpu>,
-    /// Of one row, of several.
+    /// Steps of one row, and of several.
     counts: [usize; 2],
     repack: bool,
 }
 
 impl Threads {
     /// Starts them.
-    pub fn new(settings: &Settings) -> Threads {
+    pub fn new(settings: &FastSettings) -> Threads {
         let usual = threads::usual();
         let one = settings.threads.unwrap_or(usual).max(1);
         let more = settings.batch_threads.unwrap_or(one).max(1);
@@ -129,7 +129,7 @@ impl Threads {
         let start = move |number: usize| {
             start(number);
         };
-        let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), start), isa });
+        let cpu = Arc::new(Cpu { pool: ThreadPool::new(one.max(more), start), isa });
         Threads { cpu, counts: [one, more], repack: !settings.in_place }
     }
 
@@ -149,18 +149,18 @@ impl<'a> Fast<'a> {
     ///
     /// # Errors
     /// Weights that are not finite, a file that has become shorter.
-    pub fn new(gguf: &'a Gguf, plan: Plan, sizes: Sizes, settings: &Settings) -> Result<Self> {
+    pub fn new(gguf: &'a Gguf, plan: Plan, sizes: RunnerSizes, settings: &FastSettings) -> Result<Self> {
         Self::with(gguf, plan, sizes, &Threads::new(settings))
     }
 
-    /// Likewise, with threads that other runners have too. Steps of these must follow each other.
+    /// A runner that shares `threads` with other runners, whose steps must follow each other. Weights are packed when this returns.
     ///
     /// # Errors
     /// As [`Fast::new`].
-    pub fn with(gguf: &'a Gguf, plan: Plan, sizes: Sizes, threads: &Threads) -> Result<Self> {
+    pub fn with(gguf: &'a Gguf, plan: Plan, sizes: RunnerSizes, threads: &Threads) -> Result<Self> {
         let cpu = threads.cpu.clone();
         let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
-        let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
+        let RunnerSizes { n_ctx, n_seqs, max_rows, .. } = sizes;
         let plan = plan.for_context(n_ctx);
         let limits = plan.limits(n_ctx, max_rows, n_seqs);
         let blocks = match sizes.cache_positions {
@@ -178,16 +178,16 @@ impl<'a> Fast<'a> {
             cpu,
             threads: threads.counts,
             weights,
-            state: State::new(&plan, (sizes.k, sizes.v)),
+            state: CacheState::new(&plan, (sizes.k, sizes.v)),
             states: States::new(&plan, n_seqs),
             values: vec![Vec::new(); plan.values.len()],
             from_host: Vec::new(),
             acts: Acts::default(),
             acts_of: None,
-            choices: Choices::default(),
+            choices: ExpertChoices::default(),
             groups: Vec::new(),
-            chosen: chosen::Room::default(),
-            work: Work::default(),
+            chosen: sparse_attention::SparseAttentionScratch::default(),
+            work: AttentionWorkspace::default(),
             steps: Default::default(),
             spare: Spare::default(),
             scan_groups: Vec::new(),
@@ -271,7 +271,7 @@ impl Runner for Fast<'_> {
             self.session.undo();
             return Err(error);
         }
-        self.session.started(rows);
+        self.session.note_step(rows);
         self.books.start(self.session.blocks(), rows);
         self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
         self.run(rows);
@@ -305,34 +305,40 @@ impl Runner for Fast<'_> {
         Ok(())
     }
 
-    fn held(&self, seq: u32) -> usize {
-        self.session.blocks().held(seq)
+    fn sequence_len(&self, seq: u32) -> usize {
+        self.session.blocks().sequence_len(seq)
     }
 
     fn state_layout(&self) -> String {
-        kept::fast_layout(&self.plan, &self.state.caches)
+        state_io::fast_layout(&self.plan, &self.state.caches)
     }
 
     fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
         let blocks = self.session.blocks();
-        kept::written(blocks.kept(seq).write(to))?;
+        state_io::write_error(blocks.state_header(seq).write(to))?;
         for cache in self.state.caches.iter_mut().flatten() {
-            blocks.kept_blocks(0, seq).iter().try_for_each(|block| kept::written(to.write_all(cache.block(*block))))?;
+            blocks
+                .saved_blocks(0, seq)
+                .iter()
+                .try_for_each(|block| state_io::write_error(to.write_all(cache.block(*block))))?;
         }
-        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+        state_io::save_states(&mut self.states, self.plan.layers.len(), seq, to)
     }
 
     fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.session.forget(seq, 0);
-        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        let known = state_io::read(StateHeader::read(self.session.blocks().stores(), from))?;
         self.session.adopt(seq, &known)?;
         let blocks = self.session.blocks();
         let mut caches = self.state.caches.iter_mut().flatten();
         let read = caches.try_for_each(|cache| {
-            blocks.kept_blocks(0, seq).iter().try_for_each(|block| kept::read(from.read_exact(cache.block(*block))))
+            blocks
+                .saved_blocks(0, seq)
+                .iter()
+                .try_for_each(|block| state_io::read(from.read_exact(cache.block(*block))))
         });
         let layers = self.plan.layers.len();
-        let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        let read = read.and_then(|()| state_io::restore_states(&mut self.states, layers, seq, from));
         if read.is_err() {
             self.forget(seq, 0);
         }
@@ -340,15 +346,15 @@ impl Runner for Fast<'_> {
     }
 
     fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
-        kept::written(self.session.blocks().kept(seq).write(to))?;
-        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+        state_io::write_error(self.session.blocks().state_header(seq).write(to))?;
+        state_io::save_states(&mut self.states, self.plan.layers.len(), seq, to)
     }
 
     fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.session.forget(seq, 0);
-        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        let known = state_io::read(StateHeader::read(self.session.blocks().stores(), from))?;
         self.session.adopt_beside(beside, seq, &known)?;
-        let read = kept::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
+        let read = state_io::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
         if read.is_err() {
             self.forget(seq, 0);
         }
@@ -360,7 +366,7 @@ impl Runner for Fast<'_> {
     }
 
     fn blocks_needed(&self, rows: &[Row]) -> usize {
-        self.session.blocks().needed(0, rows)
+        self.session.blocks().blocks_needed(0, rows)
     }
 
     fn collect_importance(&mut self) -> Result<()> {

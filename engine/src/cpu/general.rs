@@ -6,10 +6,10 @@ mod recurrent;
 mod routing;
 mod streams;
 
-pub use map::gated;
+pub use map::apply_gate;
 pub use recurrent::{soft_decay, soft_rate};
 
-use super::books::Books;
+use super::bookkeeping::Books;
 use pumex_plan::{Cols, General, Plan, Val, Weight};
 use pumex_step::Row;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 pub type EachRow<'a> = dyn Fn(&mut [f32], usize, &(dyn Fn(usize, &mut [f32]) + Sync)) + Sync + 'a;
 
 /// Weights as an interpreter holds them.
-pub trait Floats: Sync {
+pub trait WeightFloats: Sync {
     /// All of a weight, row after row.
     fn vector(&self, w: Weight) -> Cow<'_, [f32]>;
     /// `x · rowᵀ` with rows `first..first + out.len()` of a matrix.
@@ -30,7 +30,7 @@ pub trait Floats: Sync {
 pub struct States(Vec<Vec<Vec<f32>>>);
 
 impl States {
-    /// Those of `n_seqs` sequences of a plan, all zero.
+    /// Recurrent states of `n_seqs` sequences of a plan, all zero.
     pub fn new(plan: &Plan, n_seqs: usize) -> States {
         let layers = || plan.layers.iter().map(|layer| vec![0.0; layer.recurrent_elements()]).collect();
         States((0..n_seqs).map(|_| layers()).collect())
@@ -51,7 +51,7 @@ impl States {
 #[derive(Debug, Default)]
 pub struct Spare {
     floats: Vec<Vec<f32>>,
-    spans: Vec<Span>,
+    spans: Vec<RowSpan>,
 }
 
 impl Spare {
@@ -82,7 +82,7 @@ pub struct Env<'a> {
     /// What layers keep.
     pub states: &'a mut States,
     /// The weights.
-    pub floats: &'a dyn Floats,
+    pub floats: &'a dyn WeightFloats,
     /// What says the ids of rows.
     pub books: &'a Books,
     /// How rows are gone over.
@@ -93,7 +93,7 @@ pub struct Env<'a> {
 
 /// Rows of one sequence that follow each other in a step.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct RowSpan {
     seq: u32,
     from: usize,
     rows: usize,
@@ -178,13 +178,13 @@ impl Env<'_> {
     }
 
     /// To be put back into `spare`.
-    fn spans(&mut self) -> Vec<Span> {
+    fn spans(&mut self) -> Vec<RowSpan> {
         let mut spans = std::mem::take(&mut self.spare.spans);
         spans.clear();
         for (i, row) in self.rows.iter().enumerate() {
             match spans.last_mut() {
                 Some(span) if span.seq == row.seq => span.rows += 1,
-                _ => spans.push(Span { seq: row.seq, from: i, rows: 1, fresh: row.pos == 0 }),
+                _ => spans.push(RowSpan { seq: row.seq, from: i, rows: 1, fresh: row.pos == 0 }),
             }
         }
         spans

@@ -1,6 +1,6 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
-use super::general::{gated, Env, Floats};
+use super::general::{apply_gate, Env, WeightFloats};
 use super::{ops, Reference};
 use pumex_cpu::attention::Elements;
 use pumex_gguf::Gguf;
@@ -20,7 +20,7 @@ impl Reference<'_> {
             Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out, rows),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, Norm { weight: *weight, eps: *eps }, *out, wanted),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, norm, parts, *add, *out),
-            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, norm, (gate, up, *by), *out),
+            Op::GatedMatMul { x, norm, gate, up, by, out } => self.matmul_gated(*x, norm, (gate, up, *by), *out),
             Op::Route { logits, router, top_k, scale, scales, out } => {
                 if let Some(Router { x, norm, part }) = router {
                     self.matmul(*x, norm, &[*part], false, *logits);
@@ -29,14 +29,14 @@ impl Reference<'_> {
             }
             Op::GatedExperts { x, norm, route, top_k, gate, up, biases, by, out } => {
                 let x = self.input(*x, norm);
-                let result = self.gated_experts(&x, (*route, *top_k), [*gate, *up], *biases, *by, *out);
+                let result = self.matmul_gated_experts(&x, (*route, *top_k), [*gate, *up], *biases, *by, *out);
                 self.values[out.0] = result;
             }
             Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
                 self.experts_add(*x, (*route, *top_k), *down, *bias, *out);
             }
             Op::RopeKv { qkv, spec, rope } => {
-                let rotated = self.rotated(*qkv, spec, rope, rows);
+                let rotated = self.rotate_qkv(*qkv, spec, rope, rows);
                 self.values[qkv.0] = rotated;
             }
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out, rows),
@@ -89,10 +89,10 @@ impl Reference<'_> {
         }
     }
 
-    fn gated(&mut self, x: Val, norm: &Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
+    fn matmul_gated(&mut self, x: Val, norm: &Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
         let input = self.input(x, norm);
         let (mut g, u) = (self.product(&input, gate), self.product(&input, up));
-        g.iter_mut().zip(&u).for_each(|(g, u)| *g = gated(by, *g, *u));
+        g.iter_mut().zip(&u).for_each(|(g, u)| *g = apply_gate(by, *g, *u));
         self.values[out.0] = g;
     }
 
@@ -118,7 +118,7 @@ impl Reference<'_> {
         self.values[out.0] = result;
     }
 
-    fn gated_experts(
+    fn matmul_gated_experts(
         &self,
         x: &[f32],
         (route, top_k): (Val, TopK),
@@ -141,7 +141,7 @@ impl Reference<'_> {
             for (m, out) in out.iter_mut().enumerate() {
                 let g = ops::dot(&gate.row(first + m), x) * route.gate_scale;
                 let u = ops::dot(&up.row(first + m), x) * route.up_scale;
-                *out = gated(by, g + bias(0, m), u + bias(1, m));
+                *out = apply_gate(by, g + bias(0, m), u + bias(1, m));
             }
         });
         result
@@ -167,7 +167,7 @@ impl Reference<'_> {
     }
 
     /// Rows of q, k and v with q and k rotated; k and v go to the cache of the spec's layer.
-    fn rotated(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm, rows: &[Row]) -> Vec<f32> {
+    fn rotate_qkv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm, rows: &[Row]) -> Vec<f32> {
         let norms = [r.q_norm.map(|w| self.vector(w)), r.k_norm.map(|w| self.vector(w))];
         let (hd, k_at, v_at) = (spec.head_dim, spec.heads * spec.head_dim, spec.v_at());
         let mut values = self.values[qkv.0].clone();
@@ -198,7 +198,7 @@ impl Reference<'_> {
     }
 
     fn attend(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val, rows: &[Row]) {
-        let rotated = rope.as_ref().map(|r| self.rotated(qkv, spec, r, rows));
+        let rotated = rope.as_ref().map(|r| self.rotate_qkv(qkv, spec, r, rows));
         let (width, q) = (spec.qkv_width(), rotated.as_ref().unwrap_or(&self.values[qkv.0]));
         let sinks = spec.sinks.map(|w| self.vector(w));
         let mut result = vec![0.0; rows.len() * spec.heads * spec.v_dim];
@@ -212,7 +212,7 @@ impl Reference<'_> {
             let seen = (spec.mask.first(pos, extent), spec.mask.last(pos, extent));
             let seen = sight.of(spec.mask, seen, rows[i].group());
             let list = list.map(|(list, width)| &list[i * width..][..width]);
-            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, seen, list };
+            let of = ops::AttentionRows { spec, scale, sinks: sinks.as_deref(), biases, seen, list };
             of.attend(&q[i * width..][..width], (k, v), pos, out);
         });
         self.values[out.0] = result;
@@ -223,7 +223,7 @@ impl Reference<'_> {
             return self.choose_positions(c, rows);
         }
         let Self { gguf, plan, states, values, spare, books, .. } = self;
-        let floats = Stored { gguf, plan };
+        let floats = FileWeights { gguf, plan };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
         Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
     }
@@ -257,20 +257,20 @@ impl Reference<'_> {
 }
 
 /// Weights as the file has them, decoded when they are read.
-pub(super) struct Stored<'a> {
+pub(super) struct FileWeights<'a> {
     pub gguf: &'a Gguf,
     pub plan: &'a Plan,
 }
 
-impl Stored<'_> {
-    fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
+impl FileWeights<'_> {
+    fn matrix(&self, w: Weight) -> ops::StoredMatrix<'_> {
         let info = &self.plan.weights[w.0];
         let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
-        ops::Matrix { data, rows: info.rows, cols: info.cols, format: info.format }
+        ops::StoredMatrix { data, rows: info.rows, cols: info.cols, format: info.format }
     }
 }
 
-impl Floats for Stored<'_> {
+impl WeightFloats for FileWeights<'_> {
     fn vector(&self, w: Weight) -> Cow<'_, [f32]> {
         let matrix = self.matrix(w);
         Cow::Owned((0..matrix.rows).flat_map(|row| matrix.row(row)).collect())

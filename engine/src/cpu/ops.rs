@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use std::cell::RefCell;
 
 /// A stored matrix `[rows, cols]`.
-pub struct Matrix<'a> {
+pub struct StoredMatrix<'a> {
     /// Blocks, row after row; if there are fewer rows, they repeat.
     pub data: &'a [u8],
     /// Output features.
@@ -17,7 +17,7 @@ pub struct Matrix<'a> {
     pub format: &'static Format,
 }
 
-impl Matrix<'_> {
+impl StoredMatrix<'_> {
     /// Decodes a row.
     pub fn decode(&self, row: usize, out: &mut [f32]) {
         let len = self.cols / self.format.block_len * self.format.block_bytes;
@@ -87,11 +87,11 @@ pub fn silu(x: f32) -> f32 {
 pub struct Route {
     /// Which.
     pub expert: usize,
-    /// Of its output, the scale of `down` included.
+    /// The factor of the expert's output, the scale of `down` included.
     pub weight: f32,
-    /// Of the product with `gate`.
+    /// The factor of the product with `gate`.
     pub gate_scale: f32,
-    /// Of the product with `up`.
+    /// The factor of the product with `up`.
     pub up_scale: f32,
 }
 
@@ -156,10 +156,10 @@ pub fn turn(head: &mut [f32], rope: Rope, turns: impl Iterator<Item = (f32, f32)
 }
 
 /// How one layer's rows attend.
-pub struct Scores<'a> {
+pub struct AttentionRows<'a> {
     /// Heads, mask and rules.
     pub spec: &'a AttentionSpec,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
     /// `[heads]`
     pub sinks: Option<&'a [f32]>,
@@ -167,17 +167,17 @@ pub struct Scores<'a> {
     pub biases: Option<&'a [f32]>,
     /// First and last position that the row sees.
     pub seen: (usize, usize),
-    /// Of a row whose positions an indexer chooses: its list.
+    /// For a row whose positions an indexer chooses: the list of them.
     pub list: Option<&'a [f32]>,
 }
 
-impl Scores<'_> {
+impl AttentionRows<'_> {
     /// Attention of one row at `pos`: `qkv` is the row, `k` and `v` the sequence's cache; writes `[heads * v_dim]`.
     pub fn attend(&self, qkv: &[f32], (k, v): (&[f32], &[f32]), pos: usize, out: &mut [f32]) {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
         let seen: Vec<usize> = match self.list {
-            Some(list) => Chosen::listed(list).collect(),
+            Some(list) => Chosen::listed_positions(list).collect(),
             None => (self.seen.0..self.seen.1 + 1).collect(),
         };
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {

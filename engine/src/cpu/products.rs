@@ -1,7 +1,7 @@
 //! Products of encoders of pictures and sounds, by the CPU's kernels for floats.
 
-use super::fast::{Settings, Threads};
-use pumex_cpu::{Acts, Cpu, Input, Matrix, Part, Shape};
+use super::fast::{FastSettings, Threads};
+use pumex_cpu::{Acts, Cpu, DataShape, Matrix, ProductInput, ScaledMatrix};
 use pumex_media::interpret::Products;
 use pumex_quant::FormatId;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ pub struct EncoderProducts {
 
 impl EncoderProducts {
     /// Starts the threads.
-    pub fn new(settings: &Settings) -> EncoderProducts {
+    pub fn new(settings: &FastSettings) -> EncoderProducts {
         EncoderProducts { cpu: Threads::new(settings).cpu(), none: Acts::default() }
     }
 }
 
 impl Products for EncoderProducts {
     fn multiply(&self, (format, bytes): (FormatId, &[u8]), [n, m, k]: [usize; 3], x: &[f32], out: &mut [f32]) {
-        let shape = Shape { parts: 1, rows: m, cols: k };
+        let shape = DataShape { parts: 1, rows: m, cols: k };
         let matrix = Matrix::new((&self.cpu.pool, self.cpu.isa), format.format(), shape, bytes, false);
-        let part = Part { matrix: &matrix, scale: 1.0, bias: None };
-        self.cpu.multiply(&[part], &Input { floats: x, acts: &self.none }, n, false, (0, m), out);
+        let part = ScaledMatrix { matrix: &matrix, scale: 1.0, bias: None };
+        self.cpu.multiply(&[part], &ProductInput { floats: x, acts: &self.none }, n, false, (0, m), out);
     }
 }

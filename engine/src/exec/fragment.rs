@@ -15,7 +15,7 @@ use std::collections::HashSet;
 pub struct FragmentLayout {
     /// For each number of columns that activations may have, the place of each element: 8 times the thread, and its index there.
     pub maps: Vec<(u32, Vec<u32>)>,
-    /// As `gemm_few` expects.
+    /// Whether fragments lie the way `gemm_few` expects.
     pub direct: bool,
     /// Sums as `attn_flash` expects.
     pub ordered: bool,

@@ -71,7 +71,8 @@ pub fn run_at_once(device: &Device, groups: u32, spins: u32) -> Result<bool> {
     trial(device, groups, spins, 0)
 }
 
-/// As [`run_at_once`], with messages of one stage that are wrong in the bits of `salt`: what a store that is torn looks like.
+/// Runs groups as [`run_at_once`] does, with messages of one stage that are wrong in the bits of `salt`: what a store that is torn looks
+/// like.
 ///
 /// # Errors
 /// As [`run_at_once`].

@@ -98,7 +98,7 @@ impl PackedMemory {
         self.packing
     }
 
-    /// Likewise of rows for products without matrices.
+    /// What lowering asks of the workspace for packed rows of products without matrices.
     pub fn rows(&self) -> Option<RowPacking> {
         self.rows
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The step whose ops are looked at: rows of one sequence, the last of them wanted, or each of its own, all wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct ProfiledStep {
     /// Rows.
     pub rows: usize,
     /// Positions in the cache before them.
@@ -20,16 +20,16 @@ pub struct Step {
 
 /// Bytes of an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Bytes {
-    /// Of weights read: of the embedding the rows' own, of experts those that the rows can reach.
+pub struct OpBytes {
+    /// Bytes of weights read: of the embedding the rows' own, of experts those that the rows can reach.
     pub weights: u64,
-    /// Of the KV cache, read or written.
+    /// Bytes of the KV cache, read or written.
     pub cache: u64,
-    /// Of values read and written.
+    /// Bytes of values read and written.
     pub activations: u64,
 }
 
-impl Bytes {
+impl OpBytes {
     /// All.
     pub fn all(&self) -> u64 {
         self.weights + self.cache + self.activations
@@ -38,7 +38,7 @@ impl Bytes {
 
 /// One op as it runs, with what it does for others.
 #[derive(Clone, Debug, Serialize)]
-pub struct Work {
+pub struct OpWork {
     /// Its layer; none for the embedding and the head.
     pub layer: Option<usize>,
     /// What it is, named after its tensors; `norm+` and `rope+` in front say what it does beside.
@@ -48,7 +48,7 @@ pub struct Work {
     /// Tensors it reads.
     pub tensors: Vec<String>,
     /// Its bytes.
-    pub parts: Bytes,
+    pub parts: OpBytes,
     /// Operations of its products, two for each number that is multiplied and added.
     #[serde(skip)] // its cost has them
     pub flops: u64,
@@ -58,7 +58,7 @@ pub struct Work {
 
 /// The ops of `ran` (indices into the ops of a plan as it runs: merged ops say what they took over). `stored` gives the bytes of
 /// a weight as the device holds it.
-pub fn works(plan: &Plan, ran: &[usize], step: Step, stored: &dyn Fn(Weight) -> u64) -> Vec<Work> {
+pub fn works(plan: &Plan, ran: &[usize], step: ProfiledStep, stored: &dyn Fn(Weight) -> u64) -> Vec<OpWork> {
     let mut layer = None;
     let looker = Looker { plan, step, stored };
     let mut out = Vec::with_capacity(ran.len());
@@ -72,11 +72,11 @@ pub fn works(plan: &Plan, ran: &[usize], step: Step, stored: &dyn Fn(Weight) -> 
             Op::Route { router: None, .. } => layer,
             _ => tensors.first().and_then(|name| name.strip_prefix("blk.")?.split('.').next()?.parse().ok()),
         };
-        let op_name = format!("{}{}", looker.merged(op), looker.label(op));
+        let op_name = format!("{}{}", looker.merged_op_name(op), looker.label(op));
         let matrices = looker.matrices(op);
         let quantized = !matrices.is_empty() && matrices.iter().all(|w| plan.weights[w.0].format.block_len > 1);
         let (types, flops) = (looker.types(op), looker.flops(op));
-        out.push(Work { layer, op: op_name, types, tensors, parts, flops, quantized });
+        out.push(OpWork { layer, op: op_name, types, tensors, parts, flops, quantized });
     }
     out
 }
@@ -92,7 +92,7 @@ fn norm_of(op: &Op) -> Option<Norm> {
 
 struct Looker<'a> {
     plan: &'a Plan,
-    step: Step,
+    step: ProfiledStep,
     stored: &'a dyn Fn(Weight) -> u64,
 }
 
@@ -113,7 +113,7 @@ impl Looker<'_> {
 
     /// Operations of products: of a matrix with all rows, of experts with those that each row uses, of attention with what rows see.
     fn flops(&self, op: &Op) -> u64 {
-        let Step { rows, depth, parallel, .. } = self.step;
+        let ProfiledStep { rows, depth, parallel, .. } = self.step;
         let weights: usize = self.matrices(op).iter().map(|w| self.plan.weights[w.0].elements()).sum();
         let some = |top_k: &TopK| weights / top_k.n_expert.max(1) * top_k.k;
         let pairs = match op {
@@ -139,8 +139,8 @@ impl Looker<'_> {
     }
 
     /// Tensors that an op reads, and its bytes.
-    fn own(&self, op: &Op) -> (Vec<Weight>, Bytes) {
-        let Step { rows, depth, .. } = self.step;
+    fn own(&self, op: &Op) -> (Vec<Weight>, OpBytes) {
+        let ProfiledStep { rows, depth, .. } = self.step;
         let (mut weights, mut cache) = (Vec::new(), 0);
         let mut part = 1.0; // of the weights
         let reached = |top_k: &TopK| (rows * top_k.k).min(top_k.n_expert) as f64 / top_k.n_expert as f64;
@@ -196,7 +196,7 @@ impl Looker<'_> {
                     part = reached(&e.top_k);
                 }
                 let reads = g.reads().into_iter().map(|a| if let Access::Value(v) = a { self.value(v) } else { 0 });
-                reads.sum::<u64>() + self.value(g.out())
+                reads.sum::<u64>() + self.value(g.output())
             }
             Op::Sample { logits } => self.value(*logits) + 4,
         };
@@ -204,11 +204,11 @@ impl Looker<'_> {
         let norm = norm_of(op).map(|norm| norm.weight);
         let bytes = (stored as f64 * part).round() as u64 + norm.map_or(0, |w| (self.stored)(w));
         weights.extend(norm);
-        (weights, Bytes { weights: bytes, cache, activations })
+        (weights, OpBytes { weights: bytes, cache, activations })
     }
 
     /// What the op does for others, as `norm+`, `rope+` in front of its name.
-    fn merged(&self, op: &Op) -> String {
+    fn merged_op_name(&self, op: &Op) -> String {
         let norm = if norm_of(op).is_some() { "norm+" } else { "" };
         match op {
             Op::Attend { rope: Some(r), .. } if r.q_norm.is_some() => "norm+rope+".into(),

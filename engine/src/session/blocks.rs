@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{media, Kept, Placed, Pool, Rule, Span, Table};
+use super::{media, BlockPool, BlockTable, PlacedMedium, PositionSpan, Rule, StateHeader};
 use pumex_gguf::{Error, Result};
 use pumex_step::Row;
 
@@ -25,14 +25,14 @@ pub struct BlockCopy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Store {
     rule: Rule,
-    pool: Pool,
+    pool: BlockPool,
     /// By sequence.
-    tables: Vec<Table>,
+    tables: Vec<BlockTable>,
 }
 
 /// Something that admission changed.
 #[derive(Clone, Debug)]
-enum Change {
+enum AdmissionChange {
     /// The sequence's table got a block at its end.
     Took { store: usize, seq: usize },
     /// Block `at` of the table was `old`, which others hold too.
@@ -44,21 +44,21 @@ enum Change {
     /// The sequence got its source.
     Source { seq: usize },
     /// The sequence had so many of its media, and lost these.
-    Media { seq: usize, had: usize, lost: Vec<Placed> },
+    Media { seq: usize, had: usize, lost: Vec<PlacedMedium> },
 }
 
 /// The books of all sequences.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub struct BlockAllocator {
     stores: Vec<Store>,
     /// Positions by sequence.
     held: Vec<usize>,
-    /// Of which so many, the first ones, are those of its source.
+    /// Positions of each sequence that are its source's: the first ones of those it holds.
     source: Vec<usize>,
     /// By sequence, its media in order.
-    media: Vec<Vec<Placed>>,
+    media: Vec<Vec<PlacedMedium>>,
     /// What the last admission changed, in order.
-    changes: Vec<Change>,
+    changes: Vec<AdmissionChange>,
     copies: Vec<BlockCopy>,
     spans: Spans,
 }
@@ -66,7 +66,7 @@ pub struct Blocks {
 /// What each sequence of a step writes, in order of first appearance.
 #[derive(Clone, Debug)]
 struct Spans {
-    spans: Vec<Span>,
+    spans: Vec<PositionSpan>,
     /// By sequence, where its span is if it has one; room to work in, all `NONE` between calls.
     at: Vec<u32>,
 }
@@ -78,7 +78,7 @@ impl Spans {
         Spans { spans: Vec::with_capacity(n_seqs), at: vec![NONE; n_seqs] }
     }
 
-    /// Of rows whose positions are in order; sequences that do not exist have none.
+    /// Counts the rows of each sequence; their positions are in order, and sequences that do not exist have none.
     fn set(&mut self, rows: &[Row]) {
         self.spans.clear();
         for row in rows {
@@ -86,7 +86,7 @@ impl Spans {
             match self.at.get_mut(seq) {
                 Some(at) if *at == NONE => {
                     *at = self.spans.len() as u32;
-                    self.spans.push(Span { seq, from: pos, to: pos + 1 });
+                    self.spans.push(PositionSpan { seq, from: pos, to: pos + 1 });
                 }
                 Some(at) => self.spans[*at as usize].to = pos + 1,
                 None => {}
@@ -96,14 +96,14 @@ impl Spans {
     }
 }
 
-impl Blocks {
+impl BlockAllocator {
     /// Stores of so many blocks each, all free, for `n_seqs` sequences.
-    pub fn new(stores: &[(Rule, usize)], n_seqs: usize) -> Blocks {
+    pub fn new(stores: &[(Rule, usize)], n_seqs: usize) -> BlockAllocator {
         let store = |(rule, blocks): &(Rule, usize)| {
-            let tables = vec![Table::default(); n_seqs];
-            Store { rule: *rule, pool: Pool::new(*blocks), tables }
+            let tables = vec![BlockTable::default(); n_seqs];
+            Store { rule: *rule, pool: BlockPool::new(*blocks), tables }
         };
-        Blocks {
+        BlockAllocator {
             stores: stores.iter().map(store).collect(),
             held: vec![0; n_seqs],
             source: vec![0; n_seqs],
@@ -115,7 +115,7 @@ impl Blocks {
     }
 
     /// Positions that a sequence holds.
-    pub fn held(&self, seq: u32) -> usize {
+    pub fn sequence_len(&self, seq: u32) -> usize {
         self.held.get(seq as usize).copied().unwrap_or(0)
     }
 
@@ -125,7 +125,7 @@ impl Blocks {
     }
 
     /// Media of a sequence, in order; of the last one, not all rows may be there.
-    pub fn media(&self, seq: u32) -> &[Placed] {
+    pub fn media(&self, seq: u32) -> &[PlacedMedium] {
         self.media.get(seq as usize).map_or(&[], Vec::as_slice)
     }
 
@@ -136,7 +136,7 @@ impl Blocks {
     }
 
     /// Blocks of a sequence in a store.
-    pub fn table(&self, store: usize, seq: usize) -> &Table {
+    pub fn table(&self, store: usize, seq: usize) -> &BlockTable {
         &self.stores[store].tables[seq]
     }
 
@@ -151,7 +151,7 @@ impl Blocks {
     }
 
     /// Makes room for the rows of a step, whose positions [`pumex_step::Limits::check`] found in order: all of it or, on an
-    /// error, none. What [`Blocks::copies`] names must be copied before the step.
+    /// error, none. What [`BlockAllocator::copies`] names must be copied before the step.
     ///
     /// # Errors
     /// A gap between what a sequence holds and its first row, or fewer free blocks than the step takes.
@@ -162,9 +162,9 @@ impl Blocks {
         if admitted.is_err() {
             self.undo();
         } else if rows.first().is_some_and(|row| row.token.is_source()) {
-            for Span { seq, to, .. } in &self.spans.spans {
+            for PositionSpan { seq, to, .. } in &self.spans.spans {
                 self.source[*seq] = *to;
-                self.changes.push(Change::Source { seq: *seq });
+                self.changes.push(AdmissionChange::Source { seq: *seq });
             }
         }
         if admitted.is_ok() {
@@ -175,19 +175,19 @@ impl Blocks {
 
     /// Has sequences hold the media that begin in a step, and no longer those that its rows take the place of.
     fn admit_media(&mut self, rows: &[Row]) {
-        for Span { seq, from, .. } in &self.spans.spans {
+        for PositionSpan { seq, from, .. } in &self.spans.spans {
             let media = &mut self.media[*seq];
             let kept = media.partition_point(|placed| placed.at < *from);
             if kept < media.len() {
                 let lost = media.split_off(kept);
-                self.changes.push(Change::Media { seq: *seq, had: kept, lost });
+                self.changes.push(AdmissionChange::Media { seq: *seq, had: kept, lost });
             }
         }
         for row in rows {
             let Some(medium) = row.medium.as_ref().filter(|medium| medium.index == 0) else { continue };
             let (seq, media) = (row.seq as usize, &mut self.media[row.seq as usize]);
-            self.changes.push(Change::Media { seq, had: media.len(), lost: Vec::new() });
-            media.push(Placed::of(medium, row.pos));
+            self.changes.push(AdmissionChange::Media { seq, had: media.len(), lost: Vec::new() });
+            media.push(PlacedMedium::of(medium, row.pos));
         }
     }
 
@@ -195,27 +195,27 @@ impl Blocks {
     pub fn undo(&mut self) {
         while let Some(change) = self.changes.pop() {
             match change {
-                Change::Took { store, seq } => {
+                AdmissionChange::Took { store, seq } => {
                     let store = &mut self.stores[store];
                     if let Some(block) = store.tables[seq].blocks.pop() {
                         store.pool.release(block);
                     }
                 }
-                Change::Replaced { store, seq, at, old } => {
+                AdmissionChange::Replaced { store, seq, at, old } => {
                     let store = &mut self.stores[store];
                     let new = std::mem::replace(&mut store.tables[seq].blocks[at], old);
                     store.pool.release(new);
                     store.pool.share(old);
                 }
-                Change::Passed { store, seq, block } => {
+                AdmissionChange::Passed { store, seq, block } => {
                     let Store { pool, tables, .. } = &mut self.stores[store];
                     pool.hold_again(block);
                     tables[seq].blocks.insert(0, block);
                     tables[seq].first -= 1;
                 }
-                Change::Held { seq, old } => self.held[seq] = old,
-                Change::Source { seq } => self.source[seq] = 0,
-                Change::Media { seq, had, lost } => {
+                AdmissionChange::Held { seq, old } => self.held[seq] = old,
+                AdmissionChange::Source { seq } => self.source[seq] = 0,
+                AdmissionChange::Media { seq, had, lost } => {
                     self.media[seq].truncate(had);
                     self.media[seq].extend(lost);
                 }
@@ -230,16 +230,16 @@ impl Blocks {
     }
 
     /// Blocks that admission of these rows would take of a store, those of copies on write included.
-    pub fn needed(&self, store: usize, rows: &[Row]) -> usize {
+    pub fn blocks_needed(&self, store: usize, rows: &[Row]) -> usize {
         let mut spans = Spans::new(self.held.len());
         spans.set(rows);
         let (store, mut copied) = (&self.stores[store], Vec::new());
         let mut count = 0;
         for span in &spans.spans {
             let table = &store.tables[span.seq];
-            let (held, passed) = (self.held[span.seq], store.rule.kept_from(span.from).max(table.first));
+            let (held, passed) = (self.held[span.seq], store.rule.first_retained_block(span.from).max(table.first));
             let mut taken = store.rule.end_of(held.max(span.to)).saturating_sub(table.end());
-            for at in store.rule.written(*span).filter(|at| (passed..table.end()).contains(at)) {
+            for at in store.rule.written_blocks(*span).filter(|at| (passed..table.end()).contains(at)) {
                 let block = table.blocks[at - table.first];
                 // Of all holders that write, the last one keeps the block.
                 let before = copied.iter().filter(|b| **b == block).count();
@@ -284,7 +284,7 @@ impl Blocks {
             let end = store.rule.end_of(n);
             table.blocks.truncate(end.saturating_sub(table.first));
             if n == 0 {
-                table = Table::default();
+                table = BlockTable::default();
             }
             table.blocks.iter().for_each(|block| store.pool.share(*block));
             store.tables[target] = table;
@@ -295,7 +295,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Whether a sequence can go on at `from`: whether [`Blocks::forget`] would leave all before it.
+    /// Whether a sequence can go on at `from`: whether [`BlockAllocator::forget`] would leave all before it.
     pub fn can_cut(&self, seq: usize, from: usize) -> bool {
         let Some(&held) = self.held.get(seq) else { return false };
         from >= held
@@ -331,20 +331,20 @@ impl Blocks {
     }
 
     /// What there is to save of a sequence: of windows no more than rows from here on may read.
-    pub fn kept(&self, seq: u32) -> Kept {
-        let first = (0..self.stores.len()).map(|store| self.kept_from(store, seq)).collect();
-        Kept { held: self.held(seq), source: self.source(seq), first, media: self.media(seq).to_vec() }
+    pub fn state_header(&self, seq: u32) -> StateHeader {
+        let first = (0..self.stores.len()).map(|store| self.first_saved_block(store, seq)).collect();
+        StateHeader { held: self.sequence_len(seq), source: self.source(seq), first, media: self.media(seq).to_vec() }
     }
 
-    /// The blocks of a store that [`Blocks::kept`] means.
-    pub fn kept_blocks(&self, store: usize, seq: u32) -> &[u32] {
+    /// The blocks of a store that [`BlockAllocator::state_header`] means.
+    pub fn saved_blocks(&self, store: usize, seq: u32) -> &[u32] {
         let tables = &self.stores[store].tables;
-        tables.get(seq as usize).map_or(&[], |table| &table.blocks[self.kept_from(store, seq) - table.first..])
+        tables.get(seq as usize).map_or(&[], |table| &table.blocks[self.first_saved_block(store, seq) - table.first..])
     }
 
-    fn kept_from(&self, store: usize, seq: u32) -> usize {
+    fn first_saved_block(&self, store: usize, seq: u32) -> usize {
         let Some(table) = self.stores[store].tables.get(seq as usize) else { return 0 };
-        self.stores[store].rule.kept_from(self.held(seq)).clamp(table.first, table.end())
+        self.stores[store].rule.first_retained_block(self.sequence_len(seq)).clamp(table.first, table.end())
     }
 
     /// Whether sequences that begin alike hold the same blocks of a store for what is alike.
@@ -356,18 +356,18 @@ impl Blocks {
     ///
     /// # Errors
     /// No such sequence, blocks that cannot be, too few free ones.
-    pub fn adopt(&mut self, seq: u32, kept: &Kept) -> Result<()> {
+    pub fn adopt(&mut self, seq: u32, kept: &StateHeader) -> Result<()> {
         self.adopt_all(seq, kept, None)
     }
 
-    /// Likewise, of a sequence that begins as `beside` does: it has that one's blocks where these are shared, and of other stores its
+    /// Makes room for a sequence that begins as `beside` does: it has that one's blocks where these are shared, and of other stores its
     /// own.
     ///
     /// # Errors
-    /// As [`Blocks::adopt`]; another source, more positions than `beside` has.
-    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &Kept) -> Result<()> {
-        if beside == seq || kept.held > self.held(beside) || kept.source != self.source(beside) {
-            let (most, Kept { held, source, .. }) = (self.held(beside), kept);
+    /// As [`BlockAllocator::adopt`]; another source, more positions than `beside` has.
+    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &StateHeader) -> Result<()> {
+        if beside == seq || kept.held > self.sequence_len(beside) || kept.source != self.source(beside) {
+            let (most, StateHeader { held, source, .. }) = (self.sequence_len(beside), kept);
             self.forget(seq, 0);
             return Err(Error::Request(format!(
                 "sequence {seq}: expected a beginning of sequence {beside}, of at most {most} positions, found {held}, {source} of a source"
@@ -376,20 +376,20 @@ impl Blocks {
         self.adopt_all(seq, kept, Some(beside as usize))
     }
 
-    fn adopt_all(&mut self, seq: u32, kept: &Kept, beside: Option<usize>) -> Result<()> {
+    fn adopt_all(&mut self, seq: u32, kept: &StateHeader, beside: Option<usize>) -> Result<()> {
         self.forget(seq, 0);
-        let Kept { held, source, first, media } = kept;
+        let StateHeader { held, source, first, media } = kept;
         let bad = |what: String| Err(Error::Request(format!("sequence {seq}: {what}")));
         if seq as usize >= self.held.len() {
             return bad(format!("expected one below {}", self.held.len()));
         }
         // What a row behind them reads is there, and no more of a window than there is room for.
         let fits = |(store, first): (&Store, &usize)| {
-            let needed = store.rule.needed_from(*held).min(store.rule.end_of(*held));
-            (store.rule.kept_from(*held).min(needed)..=needed).contains(first)
+            let needed = store.rule.first_needed_block(*held).min(store.rule.end_of(*held));
+            (store.rule.first_retained_block(*held).min(needed)..=needed).contains(first)
         };
         let in_order = media.windows(2).all(|two| two[0].at.saturating_add(two[0].n) <= two[1].at);
-        let are_media = |placed: &Placed| placed.at < *held && placed.n > 0 && placed.n_pos > 0;
+        let are_media = |placed: &PlacedMedium| placed.at < *held && placed.n > 0 && placed.n_pos > 0;
         if !in_order || !media.iter().all(are_media) {
             return bad(format!("expected media that lie behind each other in {held} positions, found {media:?}"));
         }
@@ -429,8 +429,8 @@ impl Blocks {
         self.copies.clear();
     }
 
-    fn admit_span(&mut self, span: Span) -> Result<()> {
-        let Span { seq, from, to } = span;
+    fn admit_span(&mut self, span: PositionSpan) -> Result<()> {
+        let PositionSpan { seq, from, to } = span;
         let held = self.held[seq];
         if from > held {
             return Err(Error::Request(format!("position {from} of sequence {seq}: expected at most {held}")));
@@ -446,10 +446,10 @@ impl Blocks {
             while self.stores[i].tables[seq].end() < end {
                 let block = self.take(i, seq)?;
                 self.stores[i].tables[seq].blocks.push(block);
-                self.changes.push(Change::Took { store: i, seq });
+                self.changes.push(AdmissionChange::Took { store: i, seq });
             }
         }
-        self.changes.push(Change::Held { seq, old: held });
+        self.changes.push(AdmissionChange::Held { seq, old: held });
         self.held[seq] = held.max(to);
         Ok(())
     }
@@ -460,22 +460,22 @@ impl Blocks {
     }
 
     /// Lets go of the blocks that the rule does not keep from the step on.
-    fn pass(&mut self, i: usize, span: Span) {
+    fn pass(&mut self, i: usize, span: PositionSpan) {
         let (Store { rule, pool, tables }, seq) = (&mut self.stores[i], span.seq);
-        let (kept, table) = (rule.kept_from(span.from), &mut tables[seq]);
+        let (kept, table) = (rule.first_retained_block(span.from), &mut tables[seq]);
         while table.first < kept && !table.blocks.is_empty() {
             let block = table.blocks.remove(0);
             table.first += 1;
             pool.release(block);
-            self.changes.push(Change::Passed { store: i, seq, block });
+            self.changes.push(AdmissionChange::Passed { store: i, seq, block });
         }
     }
 
     /// Gives the sequence blocks of its own in place of those that it writes to and others hold, too.
-    fn copy_shared(&mut self, i: usize, span: Span) -> Result<()> {
+    fn copy_shared(&mut self, i: usize, span: PositionSpan) -> Result<()> {
         let (seq, table) = (span.seq, &self.stores[i].tables[span.seq]);
         let (first, end) = (table.first, table.end());
-        for at in self.stores[i].rule.written(span).filter(|at| (first..end).contains(at)) {
+        for at in self.stores[i].rule.written_blocks(span).filter(|at| (first..end).contains(at)) {
             let at = at - first;
             let old = self.stores[i].tables[seq].blocks[at];
             if self.stores[i].pool.holders(old) > 1 {
@@ -483,7 +483,7 @@ impl Blocks {
                 let store = &mut self.stores[i];
                 store.tables[seq].blocks[at] = new;
                 store.pool.release(old);
-                self.changes.push(Change::Replaced { store: i, seq, at, old });
+                self.changes.push(AdmissionChange::Replaced { store: i, seq, at, old });
                 self.copies.push(BlockCopy { store: i, from: old, to: new });
             }
         }

@@ -3,7 +3,7 @@
 /// Blocks `0..n`, each free or held by one sequence or more. Takes memory for those that were ever held at once, so that a
 /// context of billions of positions costs nothing before it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pool {
+pub struct BlockPool {
     blocks: usize,
     /// Free ones among those with holders; the last one is taken next, those never held after them.
     freed: Vec<u32>,
@@ -11,10 +11,10 @@ pub struct Pool {
     holders: Vec<u32>,
 }
 
-impl Pool {
+impl BlockPool {
     /// `n` blocks, all free; the first one taken is block 0.
-    pub fn new(n: usize) -> Pool {
-        Pool { blocks: n, freed: Vec::new(), holders: Vec::new() }
+    pub fn new(n: usize) -> BlockPool {
+        BlockPool { blocks: n, freed: Vec::new(), holders: Vec::new() }
     }
 
     /// Blocks that nobody holds.
@@ -54,7 +54,7 @@ impl Pool {
         self.holders[block as usize] += 1;
     }
 
-    /// Undoes the last [`Pool::release`] that is not undone yet.
+    /// Undoes the last [`BlockPool::release`] that is not undone yet.
     pub fn hold_again(&mut self, block: u32) {
         if self.holders(block) == 0 {
             let taken = self.take();
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_block_is_free_when_its_last_holder_lets_go() {
-        let mut pool = Pool::new(2);
+        let mut pool = BlockPool::new(2);
         assert_eq!((pool.take(), pool.take(), pool.take()), (Some(0), Some(1), None));
         pool.share(0);
         pool.release(0);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_release_undone_leaves_the_pool_as_it_was() {
-        let mut pool = Pool::new(4);
+        let mut pool = BlockPool::new(4);
         let blocks: Vec<u32> = (0..3).map_while(|_| pool.take()).collect();
         let before = pool.clone();
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn blocks_that_were_never_held_take_no_memory() {
-        let mut pool = Pool::new(1 << 40);
+        let mut pool = BlockPool::new(1 << 40);
         assert_eq!((pool.take(), pool.free(), pool.holders.capacity() < 100), (Some(0), (1 << 40) - 1, true));
     }
 }

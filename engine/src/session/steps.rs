@@ -64,13 +64,13 @@ impl<T> Steps<T> {
         self.flying.iter().map(|(_, step)| step)
     }
 
-    /// Likewise, to be changed.
+    /// All steps in flight, oldest first, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.flying.iter_mut().map(|(_, step)| step)
     }
 
     /// Steps started so far.
-    pub fn started(&self) -> u64 {
+    pub fn started_count(&self) -> u64 {
         self.started
     }
 }
@@ -89,7 +89,7 @@ mod tests {
         assert!(steps.next_slot().unwrap_err().to_string().contains("expected below 2, found 2"));
         assert!(steps.oldest(b).unwrap_err().to_string().contains("expected the oldest"));
         assert_eq!(steps.oldest(a).ok(), Some(&'a'));
-        assert_eq!((steps.pop(), steps.next_slot().unwrap(), steps.started()), (Some('a'), 0, 2));
+        assert_eq!((steps.pop(), steps.next_slot().unwrap(), steps.started_count()), (Some('a'), 0, 2));
         assert!(steps.oldest(a).is_err(), "read once");
     }
 }

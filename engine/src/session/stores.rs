@@ -14,7 +14,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Those of these layers.
+    /// The stores that the states of these layers need.
     pub fn of(layers: &[LayerState]) -> Stores {
         let mut rules = vec![Rule::Paged];
         let store = |layer: &LayerState| {
@@ -46,7 +46,7 @@ impl Stores {
     }
 
     /// Rule and blocks of each: `blocks` of the first, of the others as many as `n_seqs` sequences can take.
-    pub fn sized(&self, blocks: usize, n_seqs: usize, n_ctx: usize, max_rows: usize) -> Vec<(Rule, usize)> {
+    pub fn store_blocks(&self, blocks: usize, n_seqs: usize, n_ctx: usize, max_rows: usize) -> Vec<(Rule, usize)> {
         let of = |rule: &Rule| if *rule == Rule::Paged { blocks } else { n_seqs * rule.most_blocks(n_ctx, max_rows) };
         self.rules.iter().map(|rule| (*rule, of(rule))).collect()
     }
@@ -65,8 +65,8 @@ mod tests {
         let of: Vec<_> = (0..7).map(|layer| stores.of_layer(layer)).collect();
         assert_eq!(of, [Some(1), Some(2), None, Some(0), Some(1), Some(3), None]);
         let ring = |window| Rule::Ring { window };
-        let sized = stores.sized(100, 2, 4096, 8);
+        let sized = stores.store_blocks(100, 2, 4096, 8);
         assert_eq!(sized, [(Rule::Paged, 100), (ring(40), 8), (Rule::Recurrent, 2), (ring(7), 6)]);
-        assert_eq!(Stores::of(&[]).sized(5, 1, 64, 1), [(Rule::Paged, 5)]);
+        assert_eq!(Stores::of(&[]).store_blocks(5, 1, 64, 1), [(Rule::Paged, 5)]);
     }
 }

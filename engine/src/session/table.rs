@@ -7,7 +7,7 @@ pub const RING_BACK: usize = KV_BLOCK;
 
 /// Positions of a sequence that a step writes: `from..to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct PositionSpan {
     /// Which sequence.
     pub seq: usize,
     /// The first.
@@ -33,14 +33,14 @@ pub enum Rule {
 
 /// Blocks of one sequence in one store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct BlockTable {
     /// Which block of the sequence the first of `blocks` is; above 0 only in a ring.
     pub first: usize,
     /// From that one on, without gaps.
     pub blocks: Vec<u32>,
 }
 
-impl Table {
+impl BlockTable {
     /// One past the last block of the sequence.
     pub fn end(&self) -> usize {
         self.first + self.blocks.len()
@@ -49,7 +49,7 @@ impl Table {
 
 impl Rule {
     /// Blocks of the sequence that a step writes to, if it writes the positions of `span`.
-    pub fn written(self, span: Span) -> std::ops::Range<usize> {
+    pub fn written_blocks(self, span: PositionSpan) -> std::ops::Range<usize> {
         match self {
             Rule::Paged | Rule::Ring { .. } => span.from / KV_BLOCK..span.to.div_ceil(KV_BLOCK),
             Rule::Recurrent => 0..1,
@@ -57,7 +57,7 @@ impl Rule {
     }
 
     /// The first block of the sequence that a row at position `from`, or any after it, reads or writes.
-    pub fn needed_from(self, from: usize) -> usize {
+    pub fn first_needed_block(self, from: usize) -> usize {
         match self {
             Rule::Ring { window } => (from + 1).saturating_sub(window) / KV_BLOCK,
             Rule::Paged | Rule::Recurrent => 0,
@@ -65,8 +65,8 @@ impl Rule {
     }
 
     /// The first block of the sequence that stays when a step starts at position `from`.
-    pub fn kept_from(self, from: usize) -> usize {
-        self.needed_from(from.saturating_sub(RING_BACK))
+    pub fn first_retained_block(self, from: usize) -> usize {
+        self.first_needed_block(from.saturating_sub(RING_BACK))
     }
 
     /// Blocks of the sequence that positions `0..held` take, freed ones included.
@@ -92,10 +92,10 @@ impl Rule {
 
     /// Whether a sequence whose blocks `table` has can go on at `from`, with `held` positions until now: what rows from there
     /// on read is still there.
-    pub fn can_go_back(self, table: &Table, held: usize, from: usize) -> bool {
+    pub fn can_go_back(self, table: &BlockTable, held: usize, from: usize) -> bool {
         match self {
             Rule::Paged => true,
-            Rule::Ring { .. } => from == 0 || self.needed_from(from) >= table.first,
+            Rule::Ring { .. } => from == 0 || self.first_needed_block(from) >= table.first,
             Rule::Recurrent => from == 0 || from >= held,
         }
     }
@@ -118,7 +118,10 @@ mod tests {
     fn a_row_needs_its_window() {
         let ring = Rule::Ring { window: 33 };
         // The row at 64 sees 32..=64, the one at 63 sees 31..=63.
-        assert_eq!((ring.needed_from(63), ring.needed_from(64)), (0, 1));
-        assert_eq!((Rule::Ring { window: 1 }.needed_from(31), Rule::Ring { window: 1 }.needed_from(32)), (0, 1));
+        assert_eq!((ring.first_needed_block(63), ring.first_needed_block(64)), (0, 1));
+        assert_eq!(
+            (Rule::Ring { window: 1 }.first_needed_block(31), Rule::Ring { window: 1 }.first_needed_block(32)),
+            (0, 1)
+        );
     }
 }

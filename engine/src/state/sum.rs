@@ -12,7 +12,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of nothing.
+    /// The sum of no bytes.
     pub fn new() -> Sum {
         Sum { sum: 0xcbf2_9ce4_8422_2325, rest: [0; 8], len: 0 }
     }
@@ -50,7 +50,7 @@ impl Sum {
     }
 }
 
-/// Of all bytes.
+/// The sum of all bytes.
 pub fn sum_of(bytes: &[u8]) -> u64 {
     let mut sum = Sum::new();
     sum.add(bytes);
@@ -58,7 +58,7 @@ pub fn sum_of(bytes: &[u8]) -> u64 {
 }
 
 /// Sum of the first `len` bytes.
-pub fn summed(file: &mut dyn Read, len: u64) -> std::io::Result<u64> {
+pub fn sum_of_file(file: &mut dyn Read, len: u64) -> std::io::Result<u64> {
     let (mut sum, mut left, mut piece) = (Sum::new(), len, vec![0; 1 << 20]);
     while left > 0 {
         let part = &mut piece[..left.min(1 << 20) as usize];

@@ -86,7 +86,7 @@ fn flops_alike(known: &KernelTime, flops: u64) -> bool {
 fn work(graph: &Graph, dispatch: &Dispatch) -> (String, u64) {
     let op = &graph.ops[dispatch.op];
     let multiplies = dispatch.kernel.starts_with("gemm") || dispatch.kernel.starts_with("tower_attend");
-    let out = graph.view(op.out());
+    let out = graph.view(op.output());
     match op {
         Op::MatMul { x, weight, .. } if multiplies => {
             let (n, used) = (graph.view(x.val).rows, &graph.weights[weight.0]);

@@ -3,7 +3,7 @@
 use pumex_gguf::{Error, Result};
 use pumex_lower::tower::{stored, Stored, WeightAt};
 use pumex_media::graph::{Graph, WeightUse};
-use pumex_media::{Source, Stored as InFile};
+use pumex_media::{Source, StoredTensor as InFile};
 use pumex_quant::Format;
 use pumex_vk as vk;
 use pumex_vk::{Buffer, Class, Device};
@@ -113,14 +113,14 @@ fn lay_out(tensor: &InFile<'_>, used: &WeightUse, to: Stored, soa: bool) -> Resu
 }
 
 fn decoded(data: &[u8], format: &Format, count: usize, name: &str) -> Result<Vec<f32>> {
-    let mut floats = pumex_gguf::error::filled(0f32, count, name)?;
+    let mut floats = pumex_gguf::error::try_filled_vec(0f32, count, name)?;
     format.decode_row(data, &mut floats);
     Ok(floats)
 }
 
 /// Rows of `cols` elements of `size` bytes, zeros behind those of the tensor, which may lie column by column.
 fn rows_of(data: &[u8], size: usize, used: &WeightUse, cols: usize) -> Result<Vec<u8>> {
-    let mut out = pumex_gguf::error::filled(0u8, used.rows * cols * size, &used.name)?;
+    let mut out = pumex_gguf::error::try_filled_vec(0u8, used.rows * cols * size, &used.name)?;
     out.par_chunks_mut((cols * size).max(1)).enumerate().for_each(|(i, row)| {
         if !used.transposed {
             let len = used.cols * size;

@@ -33,7 +33,7 @@ pub fn applied(device: Device) -> Device {
         tuned if tuned.is_empty() => device,
         tuned => {
             let caps = Caps { tuned, ..device.caps().clone() };
-            device.chosen_by(caps)
+            device.with_caps(caps)
         }
     }
 }
@@ -91,8 +91,8 @@ pub(crate) fn gone(gguf: &Gguf, device: Device, options: &Options) -> (Device, O
     let options = way.of(options);
     let mut caps = device.caps().clone();
     let why = || "another one is faster here".to_string();
-    let others = options.without.iter().filter(|kernel| caps.disabled(kernel).is_none());
+    let others = options.without.iter().filter(|kernel| caps.disabled_reason(kernel).is_none());
     let others: Vec<_> = others.map(|kernel| Disabled { kernel: (*kernel).into(), why: why() }).collect();
     caps.disabled.extend(others);
-    (device.chosen_by(caps), options)
+    (device.with_caps(caps), options)
 }

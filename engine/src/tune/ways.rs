@@ -105,13 +105,14 @@ pub(crate) fn squared_error(found: &[f32], truth: &[f32]) -> f64 {
 /// Whether a device has what a kernel needs.
 fn has(caps: &Caps, kernel: &str) -> bool {
     let known = pumex_shaders::kernels::find(kernel);
-    known.is_some_and(|k| lacking(k.needs, caps).is_none()) && caps.disabled(kernel).is_none()
+    known.is_some_and(|k| lacking(k.needs, caps).is_none()) && caps.disabled_reason(kernel).is_none()
 }
 
 /// Ways of products that a device has.
 pub(crate) fn products(caps: &Caps) -> Vec<String> {
     let rows = ManyRows::ALL.into_iter().filter(|by| has(caps, by.kernel())).map(ManyRows::label);
-    let matrices = (!caps.matrix_n.is_empty() && caps.disabled(MATRICES).is_none()).then(|| MATRICES.to_string());
+    let matrices =
+        (!caps.matrix_n.is_empty() && caps.disabled_reason(MATRICES).is_none()).then(|| MATRICES.to_string());
     matrices.into_iter().chain(rows).chain([NO_MATRICES.to_string()]).collect()
 }
 
@@ -138,12 +139,12 @@ impl Search<'_> {
         let mut caps = self.device.caps().clone();
         let why = || "another one is tried".to_string();
         caps.disabled.extend(options.without.iter().map(|k| pumex_vk::Disabled { kernel: (*k).into(), why: why() }));
-        let device = self.device.chosen_by(caps);
+        let device = self.device.with_caps(caps);
         let mut runner = VulkanRunner::new(self.gguf, model::plan(self.gguf)?, device, &options, &mut |_, _| ())?;
         self.rows = self.rows.min(runner.max_rows());
         let vocab = runner.n_vocab() as u32;
         let mut rng = Rng::new(1);
-        let ids: Vec<u32> = (0..self.rows).map(|_| rng.below(vocab)).collect();
+        let ids: Vec<u32> = (0..self.rows).map(|_| rng.next_below(vocab)).collect();
         let row = |pos: usize, output: RowOutput| Row {
             seq: 0,
             pos: pos as u32,

@@ -13,14 +13,14 @@ use std::sync::Once;
 const MOST: usize = 4096;
 
 /// A map's addresses, from `start` (0: none) to `end`, and whether some of its pages are gone.
-struct Watched {
+struct WatchedMap {
     start: AtomicUsize,
     end: AtomicUsize,
     gone: AtomicBool,
 }
 
-static ALL: [Watched; MOST] =
-    [const { Watched { start: AtomicUsize::new(0), end: AtomicUsize::new(0), gone: AtomicBool::new(false) } }; MOST];
+static ALL: [WatchedMap; MOST] =
+    [const { WatchedMap { start: AtomicUsize::new(0), end: AtomicUsize::new(0), gone: AtomicBool::new(false) } }; MOST];
 /// The handler before this one.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
@@ -33,7 +33,7 @@ impl Watch {
     pub fn of(bytes: &[u8]) -> Option<Watch> {
         install();
         let start = bytes.as_ptr() as usize;
-        let free = |watched: &Watched| {
+        let free = |watched: &WatchedMap| {
             // Taken, and not yet anywhere.
             watched.start.compare_exchange(0, usize::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
@@ -78,7 +78,7 @@ fn install() {
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the system gives a valid `info`; `errno` is this thread's.
     let (address, errno) = unsafe { ((*info).si_addr() as usize, *libc::__errno_location()) };
-    let is_in = |w: &&Watched| (w.start.load(Ordering::Acquire)..w.end.load(Ordering::Relaxed)).contains(&address);
+    let is_in = |w: &&WatchedMap| (w.start.load(Ordering::Acquire)..w.end.load(Ordering::Relaxed)).contains(&address);
     if let Some(watched) = ALL.iter().find(is_in) {
         // SAFETY: asks for a number.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
@@ -103,12 +103,12 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         }
     }
     // SAFETY: what was stored there stays for as long as the process; it is what the system gave.
-    unsafe { before(signal, info, context) }
+    unsafe { call_previous_handler(signal, info, context) }
 }
 
 /// # Safety
 /// As a handler, with what the system gave it.
-unsafe fn before(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+unsafe fn call_previous_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.load(Ordering::Acquire);
     // SAFETY: it is null or what `install` stored, and a handler of the kind that its flags say.
     unsafe {

@@ -1,6 +1,6 @@
 //! gpt-oss's replies: messages of channels, of which one that is a call is the last.
 
-use super::writer::{regex, Writer};
+use super::writer::{regex, LarkWriter};
 use super::ToolChoice;
 
 /// Most messages before the last: a reply ends, whether its model likes to or not.
@@ -8,8 +8,8 @@ pub const MOST: usize = 8;
 
 /// The whole of a reply behind `<|start|>assistant`. The text of reasoning and the `<|end|>` behind it are not in it: who follows the
 /// reply leaves them out.
-pub fn reply(w: &mut Writer, choice: &ToolChoice) -> String {
-    let thought = thought(w);
+pub fn reply(w: &mut LarkWriter, choice: &ToolChoice) -> String {
+    let thought = write_reasoning(w);
     let said = w.text(None, "<|end|>");
     let said =
         w.rule(&format!("{} {said} {}", w.mark("<|channel|>commentary<|message|>"), w.mark("<|start|>assistant")));
@@ -27,11 +27,11 @@ pub fn reply(w: &mut Writer, choice: &ToolChoice) -> String {
 }
 
 /// A message of reasoning without its text, and the head of the next message.
-pub fn thought(w: &mut Writer) -> String {
+pub fn write_reasoning(w: &mut LarkWriter) -> String {
     w.rule(&format!("{} {}", w.mark("<|channel|>analysis<|message|>"), w.mark("<|start|>assistant")))
 }
 
-fn call(w: &mut Writer) -> String {
+fn call(w: &mut LarkWriter) -> String {
     let json = format!("({} | \" \"? {})?", w.mark(" json"), w.mark("<|constrain|>json"));
     // Some vocabularies have the mark behind a call as the end of a reply.
     let end = match w.vocabulary.special("<|call|>").is_some_and(|id| w.vocabulary.ends.contains(&id)) {

@@ -1,6 +1,6 @@
 //! Values of a schema in notations that are not JSON.
 
-use super::writer::{is_text, listed, pattern, properties, regex, Writer};
+use super::writer::{is_text, pattern, properties, regex, schema_enum, LarkWriter};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub enum Notation<'a> {
 
 /// Values of one schema.
 pub struct Values<'w, 'v> {
-    w: &'w mut Writer<'v>,
+    w: &'w mut LarkWriter<'v>,
     notation: Notation<'w>,
     /// What references are relative to.
     whole: &'w Value,
@@ -31,8 +31,8 @@ pub struct Values<'w, 'v> {
 }
 
 impl<'w, 'v> Values<'w, 'v> {
-    /// Of arguments of a schema.
-    pub fn new(w: &'w mut Writer<'v>, notation: Notation<'w>, whole: &'w Value) -> Values<'w, 'v> {
+    /// Starts arguments of the schema `whole`, in `notation`.
+    pub fn new(w: &'w mut LarkWriter<'v>, notation: Notation<'w>, whole: &'w Value) -> Values<'w, 'v> {
         Values { w, notation, whole, known: HashMap::new(), any: None }
     }
 
@@ -122,7 +122,7 @@ impl<'w, 'v> Values<'w, 'v> {
 
     fn string(&mut self, schema: &Value, close: &str) -> String {
         let end = self.w.mark(close);
-        if let Some(all) = listed(schema) {
+        if let Some(all) = schema_enum(schema) {
             let all: Vec<String> = all.iter().map(|text| self.literal(&json!(text))).collect();
             return format!("( {} ) {end}", all.join(" | "));
         }

@@ -1,6 +1,6 @@
 //! Rules under way, and the marks, texts and JSON values in them.
 
-use crate::{source::spaced, Vocabulary};
+use crate::{source::bound_whitespace, Vocabulary};
 use serde_json::{json, Value};
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub fn regex(text: &str) -> String {
 }
 
 /// Lark under way.
-pub struct Writer<'a> {
+pub struct LarkWriter<'a> {
     /// Tokens.
     pub vocabulary: &'a Vocabulary,
     /// Function names with their arguments' schemas.
@@ -25,13 +25,13 @@ pub struct Writer<'a> {
     lengths: Vec<usize>,
 }
 
-impl<'a> Writer<'a> {
-    /// Of functions, without any rule.
-    pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> Writer<'a> {
+impl<'a> LarkWriter<'a> {
+    /// A writer of calls of `tools`, without any rule yet.
+    pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> LarkWriter<'a> {
         let mut lengths: Vec<usize> = vocabulary.specials().map(|(text, _)| text.len()).collect();
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         lengths.dedup();
-        Writer { vocabulary, tools, out: String::new(), rules: 0, lengths }
+        LarkWriter { vocabulary, tools, out: String::new(), rules: 0, lengths }
     }
 
     /// A name that no rule has.
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
 
     /// JSON of a schema.
     pub fn value(&mut self, schema: &Value) -> String {
-        self.rule(&format!("%json {}", spaced(schema.clone())))
+        self.rule(&format!("%json {}", bound_whitespace(schema.clone())))
     }
 
     /// JSON of a part of a schema, whose references are to the whole.
@@ -169,7 +169,7 @@ pub fn is_text(schema: &Value) -> bool {
 }
 
 /// The strings that a schema lists, if it does.
-pub fn listed(schema: &Value) -> Option<Vec<&str>> {
+pub fn schema_enum(schema: &Value) -> Option<Vec<&str>> {
     match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
         (Some(value), _) => Some(value.as_str().into_iter().collect()),
         (None, Some(all)) => Some(all.iter().filter_map(Value::as_str).collect()),

@@ -1,12 +1,12 @@
 //! Rules and lexemes as text in Lark.
 
 use super::lexemes::Lexemes;
-use super::{Expr, Kind, Rules};
+use super::{Expr, GrammarRules, ItemKind};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-struct Writer<'a> {
-    rules: &'a Rules,
+struct RuleWriter<'a> {
+    rules: &'a GrammarRules,
     lexemes: &'a Lexemes,
     out: String,
     /// Lexemes that were written.
@@ -14,8 +14,8 @@ struct Writer<'a> {
 }
 
 /// Writes the grammar down: every rule and every group is a rule, so that nothing is nested.
-pub(super) fn write(rules: &Rules, lexemes: &Lexemes) -> String {
-    let mut w = Writer { rules, lexemes, out: "start: r0\n".to_string(), done: HashSet::new() };
+pub(super) fn write(rules: &GrammarRules, lexemes: &Lexemes) -> String {
+    let mut w = RuleWriter { rules, lexemes, out: "start: r0\n".to_string(), done: HashSet::new() };
     for (number, body) in rules.bodies.iter().enumerate().filter(|(number, _)| lexemes.used[*number]) {
         let name = w.item(body);
         let _ = writeln!(w.out, "r{number}: {name}");
@@ -23,7 +23,7 @@ pub(super) fn write(rules: &Rules, lexemes: &Lexemes) -> String {
     w.out
 }
 
-impl Writer<'_> {
+impl RuleWriter<'_> {
     /// Writes what the item needs, and gives what stands for it.
     fn item(&mut self, expr: &Expr) -> String {
         let id = expr.id;
@@ -35,15 +35,15 @@ impl Writer<'_> {
             return if lexeme.optional { format!("T{id}?") } else { format!("T{id}") };
         }
         let body = match &expr.kind {
-            Kind::Chars(class) => format!("/{}/", super::lexemes::class_regex(&self.rules.classes[*class])),
-            Kind::Token { id, not: false } => return format!("<[{id}]>"),
-            Kind::Token { id, not: true } => return format!("<[^{id}]>"),
-            Kind::Rule(rule) => return format!("r{rule}"),
-            Kind::Seq(parts) if parts.is_empty() => return "\"\"".to_string(),
-            Kind::Seq(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" "),
-            Kind::Alt(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" | "),
-            Kind::Repeat(_, _, Some(0)) => return "\"\"".to_string(),
-            Kind::Repeat(part, least, most) => {
+            ItemKind::Chars(class) => format!("/{}/", super::lexemes::class_regex(&self.rules.classes[*class])),
+            ItemKind::Token { id, not: false } => return format!("<[{id}]>"),
+            ItemKind::Token { id, not: true } => return format!("<[^{id}]>"),
+            ItemKind::Rule(rule) => return format!("r{rule}"),
+            ItemKind::Seq(parts) if parts.is_empty() => return "\"\"".to_string(),
+            ItemKind::Seq(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" "),
+            ItemKind::Alt(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" | "),
+            ItemKind::Repeat(_, _, Some(0)) => return "\"\"".to_string(),
+            ItemKind::Repeat(part, least, most) => {
                 let inner = self.item(part);
                 let _ = writeln!(self.out, "p{id}: {inner}");
                 match (least, most) {

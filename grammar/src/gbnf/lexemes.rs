@@ -5,7 +5,7 @@
 //! their parts, down to single characters, of which it never does.
 
 use super::nfa::{self, Nfa};
-use super::{each, Class, Expr, Kind, Rules};
+use super::{each, Class, Expr, GrammarRules, ItemKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
@@ -65,18 +65,18 @@ pub(super) fn class_regex(class: &Class) -> String {
 }
 
 /// Appends an item's expression; false if it is too long or too deep.
-fn regex(rules: &Rules, expr: &Expr, depth: usize, out: &mut String) -> bool {
+fn regex(rules: &GrammarRules, expr: &Expr, depth: usize, out: &mut String) -> bool {
     if depth > MAX_NESTING || out.len() > MAX_REGEX {
         return false;
     }
     match &expr.kind {
-        Kind::Chars(class) => out.push_str(&class_regex(&rules.classes[*class])),
-        Kind::Token { .. } => return false,
-        Kind::Rule(rule) => return regex(rules, &rules.bodies[*rule], depth, out),
-        Kind::Seq(parts) | Kind::Alt(parts) => {
+        ItemKind::Chars(class) => out.push_str(&class_regex(&rules.classes[*class])),
+        ItemKind::Token { .. } => return false,
+        ItemKind::Rule(rule) => return regex(rules, &rules.bodies[*rule], depth, out),
+        ItemKind::Seq(parts) | ItemKind::Alt(parts) => {
             out.push_str("(?:");
             for (i, part) in parts.iter().enumerate() {
-                if i > 0 && matches!(expr.kind, Kind::Alt(_)) {
+                if i > 0 && matches!(expr.kind, ItemKind::Alt(_)) {
                     out.push('|');
                 }
                 if !regex(rules, part, depth + 1, out) {
@@ -85,7 +85,7 @@ fn regex(rules: &Rules, expr: &Expr, depth: usize, out: &mut String) -> bool {
             }
             out.push(')');
         }
-        Kind::Repeat(part, least, most) => {
+        ItemKind::Repeat(part, least, most) => {
             out.push_str("(?:");
             if !regex(rules, part, depth + 1, out) {
                 return false;
@@ -98,17 +98,17 @@ fn regex(rules: &Rules, expr: &Expr, depth: usize, out: &mut String) -> bool {
 }
 
 /// Rules that name no token, and of those that they name none is itself.
-fn regular(rules: &Rules) -> Vec<bool> {
+fn regular(rules: &GrammarRules) -> Vec<bool> {
     let mut known = vec![false; rules.bodies.len()];
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); known.len()];
     let mut open = vec![(0usize, false); known.len()]; // names of rules not known yet; whether it names a token
     for (rule, body) in rules.bodies.iter().enumerate() {
         each(body, &mut |expr| match expr.kind {
-            Kind::Rule(used) => {
+            ItemKind::Rule(used) => {
                 users[used].push(rule);
                 open[rule].0 += 1;
             }
-            Kind::Token { .. } => open[rule].1 = true,
+            ItemKind::Token { .. } => open[rule].1 = true,
             _ => (),
         });
     }
@@ -125,8 +125,8 @@ fn regular(rules: &Rules) -> Vec<bool> {
     known
 }
 
-struct Choice<'a> {
-    rules: &'a Rules,
+struct LexemeChoice<'a> {
+    rules: &'a GrammarRules,
     regular: Vec<bool>,
     class_bits: Vec<Bits>,
     empty: Bits,
@@ -137,7 +137,7 @@ struct Choice<'a> {
 
 /// What is known of items and rules in a round.
 #[derive(Default)]
-struct Known {
+struct FirstSets {
     /// By rule: characters that it begins with, whether it may be empty, and characters behind it.
     rules: Vec<(Bits, bool, Bits)>,
     items: HashMap<usize, (Bits, bool)>,
@@ -147,13 +147,13 @@ struct Known {
 }
 
 /// Chooses the lexemes.
-pub(super) fn choose(rules: &Rules) -> Lexemes {
+pub(super) fn choose(rules: &GrammarRules) -> Lexemes {
     let cuts: BTreeSet<u32> = rules.classes.iter().flatten().flat_map(|(a, b)| [*a, b + 1]).collect();
     let cuts: Vec<u32> = cuts.into_iter().collect();
     let words = cuts.len().div_ceil(64).max(1);
     let mut items = 0usize;
     rules.bodies.iter().for_each(|body| each(body, &mut |_| items += 1));
-    let mut choice = Choice {
+    let mut choice = LexemeChoice {
         rules,
         regular: regular(rules),
         class_bits: Vec::new(),
@@ -177,20 +177,20 @@ pub(super) fn choose(rules: &Rules) -> Lexemes {
         let Some(known) = choice.follow() else { break };
         let Some(found) = choice.conflicts(&known) else { break };
         if found.is_empty() {
-            return choice.chosen(&known);
+            return choice.choose_lexemes(&known);
         }
         choice.split.extend(found);
     }
     choice.single()
 }
 
-impl Choice<'_> {
+impl LexemeChoice<'_> {
     /// Every character is a lexeme.
     fn single(&self) -> Lexemes {
         Lexemes { of: HashMap::new(), used: vec![true; self.rules.bodies.len()] }
     }
 
-    fn chosen(&self, known: &Known) -> Lexemes {
+    fn choose_lexemes(&self, known: &FirstSets) -> Lexemes {
         let found = known.follow.keys().filter_map(|id| self.made.get(id)?.as_ref().map(|made| (*id, made)));
         let of =
             found.map(|(id, (nfa, regex))| (id, Lexeme { regex: regex.clone(), optional: nfa.nullable })).collect();
@@ -199,7 +199,7 @@ impl Choice<'_> {
 
     /// The automaton of an item, if it is to be a lexeme.
     fn lexeme(&mut self, expr: &Expr) -> Option<&Nfa> {
-        if self.split.contains(&expr.id) || matches!(expr.kind, Kind::Rule(_) | Kind::Token { .. }) {
+        if self.split.contains(&expr.id) || matches!(expr.kind, ItemKind::Rule(_) | ItemKind::Token { .. }) {
             return None;
         }
         if !self.made.contains_key(&expr.id) {
@@ -220,9 +220,9 @@ impl Choice<'_> {
     }
 
     /// What each lexeme may be followed by.
-    fn follow(&mut self) -> Option<Known> {
+    fn follow(&mut self) -> Option<FirstSets> {
         let rules = self.rules;
-        let mut known = Known { used: vec![false; rules.bodies.len()], ..Known::default() };
+        let mut known = FirstSets { used: vec![false; rules.bodies.len()], ..FirstSets::default() };
         known.rules = vec![(self.empty.clone(), false, self.empty.clone()); rules.bodies.len()];
         let mut passes = 0;
         loop {
@@ -247,7 +247,7 @@ impl Choice<'_> {
             for (number, body) in rules.bodies.iter().enumerate() {
                 if known.used[number] {
                     let behind = known.rules[number].2.clone();
-                    self.behind(body, behind, &mut known);
+                    self.compute_follow_sets(body, behind, &mut known);
                 }
             }
             if !known.changed {
@@ -257,22 +257,22 @@ impl Choice<'_> {
         None
     }
 
-    fn begins(&mut self, expr: &Expr, known: &mut Known) -> (Bits, bool) {
+    fn begins(&mut self, expr: &Expr, known: &mut FirstSets) -> (Bits, bool) {
         let found = if let Some(nfa) = self.lexeme(expr).cloned() {
             (self.bits(&nfa, &nfa.first), nfa.nullable)
         } else {
             let mut first = self.empty.clone();
             let nullable = match &expr.kind {
-                Kind::Chars(class) => {
+                ItemKind::Chars(class) => {
                     add(&mut first, &self.class_bits[*class]);
                     false
                 }
-                Kind::Token { .. } => false,
-                Kind::Rule(rule) => {
+                ItemKind::Token { .. } => false,
+                ItemKind::Rule(rule) => {
                     add(&mut first, &known.rules[*rule].0);
                     known.rules[*rule].1
                 }
-                Kind::Seq(parts) => {
+                ItemKind::Seq(parts) => {
                     let mut nullable = true;
                     for part in parts {
                         let (more, empty) = self.begins(part, known);
@@ -283,7 +283,7 @@ impl Choice<'_> {
                     }
                     nullable
                 }
-                Kind::Alt(parts) => {
+                ItemKind::Alt(parts) => {
                     let mut nullable = false;
                     for part in parts {
                         let (more, empty) = self.begins(part, known);
@@ -292,7 +292,7 @@ impl Choice<'_> {
                     }
                     nullable
                 }
-                Kind::Repeat(part, least, _) => {
+                ItemKind::Repeat(part, least, _) => {
                     let (more, empty) = self.begins(part, known);
                     add(&mut first, &more);
                     empty || *least == 0
@@ -304,21 +304,21 @@ impl Choice<'_> {
         found
     }
 
-    fn behind(&mut self, expr: &Expr, mut behind: Bits, known: &mut Known) {
-        if self.lexeme(expr).is_some() || matches!(expr.kind, Kind::Chars(_)) {
+    fn compute_follow_sets(&mut self, expr: &Expr, mut behind: Bits, known: &mut FirstSets) {
+        if self.lexeme(expr).is_some() || matches!(expr.kind, ItemKind::Chars(_)) {
             let new = !known.follow.contains_key(&expr.id);
             let follow = known.follow.entry(expr.id).or_insert_with(|| self.empty.clone());
             known.changed |= add(follow, &behind) | new;
             return;
         }
         match &expr.kind {
-            Kind::Rule(rule) => {
+            ItemKind::Rule(rule) => {
                 known.changed |= add(&mut known.rules[*rule].2, &behind) | !known.used[*rule];
                 known.used[*rule] = true;
             }
-            Kind::Seq(parts) => {
+            ItemKind::Seq(parts) => {
                 for part in parts.iter().rev() {
-                    self.behind(part, behind.clone(), known);
+                    self.compute_follow_sets(part, behind.clone(), known);
                     let (first, nullable) = &known.items[&part.id];
                     if !nullable {
                         behind = self.empty.clone();
@@ -326,19 +326,19 @@ impl Choice<'_> {
                     add(&mut behind, first);
                 }
             }
-            Kind::Alt(parts) => parts.iter().for_each(|part| self.behind(part, behind.clone(), known)),
-            Kind::Repeat(part, _, most) => {
+            ItemKind::Alt(parts) => parts.iter().for_each(|part| self.compute_follow_sets(part, behind.clone(), known)),
+            ItemKind::Repeat(part, _, most) => {
                 if *most != Some(1) {
                     add(&mut behind, &known.items[&part.id].0);
                 }
-                self.behind(part, behind, known);
+                self.compute_follow_sets(part, behind, known);
             }
-            Kind::Chars(_) | Kind::Token { .. } => (),
+            ItemKind::Chars(_) | ItemKind::Token { .. } => (),
         }
     }
 
     /// Lexemes to be split; none if there is too much to look at.
-    fn conflicts(&self, known: &Known) -> Option<HashSet<usize>> {
+    fn conflicts(&self, known: &FirstSets) -> Option<HashSet<usize>> {
         let nfas: Vec<(usize, &Nfa, &Bits)> = known
             .follow
             .iter()

@@ -1,6 +1,6 @@
 //! Automata of lexemes: a state for every character that an item names, as Glushkov has them.
 
-use super::{Expr, Kind, Rules};
+use super::{Expr, GrammarRules, ItemKind};
 
 /// Most states.
 const MAX_STATES: usize = 400;
@@ -23,14 +23,14 @@ pub(super) struct Nfa {
     edges: usize,
 }
 
-struct Part {
+struct NfaFragment {
     first: Vec<usize>,
     last: Vec<usize>,
     nullable: bool,
 }
 
 /// The automaton of an item; none if it is not regular or too large.
-pub(super) fn build(rules: &Rules, regular: &[bool], expr: &Expr) -> Option<Nfa> {
+pub(super) fn build(rules: &GrammarRules, regular: &[bool], expr: &Expr) -> Option<Nfa> {
     let mut nfa = Nfa::default();
     let part = nfa.part(rules, regular, expr)?;
     nfa.last = vec![false; nfa.class.len()];
@@ -51,7 +51,7 @@ impl Nfa {
     }
 
     /// `a`, then `b`.
-    fn join(&mut self, mut a: Part, mut b: Part) -> Option<Part> {
+    fn join(&mut self, mut a: NfaFragment, mut b: NfaFragment) -> Option<NfaFragment> {
         self.link(&a.last, &b.first)?;
         if a.nullable {
             a.first.append(&mut b.first);
@@ -59,27 +59,27 @@ impl Nfa {
         if b.nullable {
             b.last.append(&mut a.last);
         }
-        Some(Part { first: a.first, last: b.last, nullable: a.nullable && b.nullable })
+        Some(NfaFragment { first: a.first, last: b.last, nullable: a.nullable && b.nullable })
     }
 
-    fn part(&mut self, rules: &Rules, regular: &[bool], expr: &Expr) -> Option<Part> {
-        let empty = || Part { first: vec![], last: vec![], nullable: true };
+    fn part(&mut self, rules: &GrammarRules, regular: &[bool], expr: &Expr) -> Option<NfaFragment> {
+        let empty = || NfaFragment { first: vec![], last: vec![], nullable: true };
         match &expr.kind {
-            Kind::Chars(class) => {
+            ItemKind::Chars(class) => {
                 let state = self.class.len();
                 self.class.push(*class);
                 self.next.push(Vec::new());
-                (state < MAX_STATES).then(|| Part { first: vec![state], last: vec![state], nullable: false })
+                (state < MAX_STATES).then(|| NfaFragment { first: vec![state], last: vec![state], nullable: false })
             }
-            Kind::Token { .. } => None,
-            Kind::Rule(rule) if regular[*rule] => self.part(rules, regular, &rules.bodies[*rule]),
-            Kind::Rule(_) => None,
-            Kind::Seq(parts) => parts.iter().try_fold(empty(), |all, part| {
+            ItemKind::Token { .. } => None,
+            ItemKind::Rule(rule) if regular[*rule] => self.part(rules, regular, &rules.bodies[*rule]),
+            ItemKind::Rule(_) => None,
+            ItemKind::Seq(parts) => parts.iter().try_fold(empty(), |all, part| {
                 let part = self.part(rules, regular, part)?;
                 self.join(all, part)
             }),
-            Kind::Alt(parts) => {
-                let mut all = Part { first: vec![], last: vec![], nullable: false };
+            ItemKind::Alt(parts) => {
+                let mut all = NfaFragment { first: vec![], last: vec![], nullable: false };
                 for part in parts {
                     let mut part = self.part(rules, regular, part)?;
                     all.first.append(&mut part.first);
@@ -88,7 +88,7 @@ impl Nfa {
                 }
                 Some(all)
             }
-            Kind::Repeat(part, least, most) => {
+            ItemKind::Repeat(part, least, most) => {
                 let copies = most.unwrap_or((*least).max(1));
                 if copies as usize > MAX_STATES {
                     return None;

@@ -1,6 +1,6 @@
 //! Text to rules: a total parser, whose errors name line and column.
 
-use super::{Class, Expr, Kind, Rules, MAX_DEPTH, MAX_REPEAT, MAX_WEIGHT};
+use super::{Class, Expr, GrammarRules, ItemKind, MAX_DEPTH, MAX_REPEAT, MAX_WEIGHT};
 use crate::{Error, Result};
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ struct Parser<'a> {
 ///
 /// # Errors
 /// Where the text is no grammar.
-pub(super) fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Rules> {
+pub(super) fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<GrammarRules> {
     let mut parser = Parser {
         text,
         at: 0,
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<R
             _ => parser.error(&format!("rule {name} is used, but not there")),
         });
     }
-    Ok(Rules { bodies: parser.bodies.into_iter().flatten().collect(), classes: parser.classes })
+    Ok(GrammarRules { bodies: parser.bodies.into_iter().flatten().collect(), classes: parser.classes })
 }
 
 fn is_word(c: char) -> bool {
@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         Error::new(format!("grammar: line {line}, column {column}: {what}"))
     }
 
-    fn expected(&self, what: &str) -> Error {
+    fn expected_error(&self, what: &str) -> Error {
         let found = self.peek().map_or("the end".to_string(), |c| format!("{c:?}"));
         self.error(&format!("expected {what}, found {found}"))
     }
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
     fn name(&mut self) -> Result<&'a str> {
         let len = self.rest().find(|c| !is_word(c)).unwrap_or(self.rest().len());
         if len == 0 {
-            return Err(self.expected("a rule's name"));
+            return Err(self.expected_error("a rule's name"));
         }
         let name = &self.rest()[..len];
         self.at += len;
@@ -134,19 +134,19 @@ impl<'a> Parser<'a> {
         let number = self.rule_number(name)?;
         self.space(false);
         if !self.eat("::=") {
-            return Err(self.expected("::="));
+            return Err(self.expected_error("::="));
         }
         self.space(true);
         let body = self.alternatives(0)?;
         if !matches!(self.peek(), None | Some('\n' | '\r')) {
-            return Err(self.expected("a line end"));
+            return Err(self.expected_error("a line end"));
         }
         self.bodies[number] = Some(body);
         self.space(true);
         Ok(())
     }
 
-    fn made(&mut self, kind: Kind) -> Expr {
+    fn add_item(&mut self, kind: ItemKind) -> Expr {
         self.next_id += 1;
         Expr { id: self.next_id, kind }
     }
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         }
         Ok(match all.len() {
             1 => all.remove(0),
-            _ => self.made(Kind::Alt(all)),
+            _ => self.add_item(ItemKind::Alt(all)),
         })
     }
 
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
                     continue;
                 }
             };
-            let Some(item) = items.pop() else { return Err(self.expected("an item before what repeats it")) };
+            let Some(item) = items.pop() else { return Err(self.expected_error("an item before what repeats it")) };
             let (least, most) = match bounds {
                 Some(bounds) => {
                     self.at += 1;
@@ -196,13 +196,13 @@ impl<'a> Parser<'a> {
             };
             let times = most.unwrap_or(least).max(1);
             self.weigh((self.weight - before).saturating_mul(u64::from(times - 1)))?;
-            let repeat = self.made(Kind::Repeat(Box::new(item), least, most));
+            let repeat = self.add_item(ItemKind::Repeat(Box::new(item), least, most));
             items.push(repeat);
             self.space(depth > 0);
         }
         Ok(match items.len() {
             1 => items.remove(0),
-            _ => self.made(Kind::Seq(items)),
+            _ => self.add_item(ItemKind::Seq(items)),
         })
     }
 
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
             self.space(lines);
         }
         if !self.eat("}") {
-            return Err(self.expected("} behind the repetitions"));
+            return Err(self.expected_error("} behind the repetitions"));
         }
         if most.is_some_and(|most| most < least) {
             return Err(self.error(&format!("expected at least {least} repetitions at most, found fewer")));
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Result<u32> {
         let digits = self.digits();
         if digits.is_empty() {
-            return Err(self.expected("a number of repetitions"));
+            return Err(self.expected_error("a number of repetitions"));
         }
         digits
             .parse()
@@ -260,32 +260,32 @@ impl<'a> Parser<'a> {
             '"' => return self.string().map(Some),
             '[' => {
                 let class = self.class()?;
-                Kind::Chars(self.class_id(class))
+                ItemKind::Chars(self.class_id(class))
             }
             '.' => {
                 self.at += 1;
-                Kind::Chars(self.class_id(negated(Vec::new())))
+                ItemKind::Chars(self.class_id(negate_ranges(Vec::new())))
             }
             '<' | '!' => {
                 let not = self.eat("!");
-                Kind::Token { id: self.token_id()?, not }
+                ItemKind::Token { id: self.token_id()?, not }
             }
             '(' => {
                 self.at += 1;
                 self.space(true);
                 let group = self.alternatives(depth + 1)?;
                 if !self.eat(")") {
-                    return Err(self.expected(")"));
+                    return Err(self.expected_error(")"));
                 }
                 return Ok(Some(group));
             }
             c if is_word(c) => {
                 let name = self.name()?;
-                Kind::Rule(self.rule_number(name)?)
+                ItemKind::Rule(self.rule_number(name)?)
             }
             _ => return Ok(None),
         };
-        Ok(Some(self.made(kind)))
+        Ok(Some(self.add_item(kind)))
     }
 
     fn string(&mut self) -> Result<Expr> {
@@ -294,19 +294,19 @@ impl<'a> Parser<'a> {
         while !self.eat("\"") {
             let c = self.character("\" behind the string")?;
             let class = self.class_id(vec![(c, c)]);
-            chars.push(self.made(Kind::Chars(class)));
+            chars.push(self.add_item(ItemKind::Chars(class)));
             self.weigh(1)?;
         }
         Ok(match chars.len() {
             1 => chars.remove(0),
-            _ => self.made(Kind::Seq(chars)),
+            _ => self.add_item(ItemKind::Seq(chars)),
         })
     }
 
     /// A code point, escaped or not.
     fn character(&mut self, end: &str) -> Result<u32> {
         let start = self.at;
-        let c = self.next().ok_or_else(|| self.expected(end))?;
+        let c = self.next().ok_or_else(|| self.expected_error(end))?;
         if c != '\\' {
             return Ok(u32::from(c));
         }
@@ -334,9 +334,9 @@ impl<'a> Parser<'a> {
 
     fn hex(&mut self, digits: usize) -> Result<u32> {
         let text = self.rest().get(..digits).filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
-        let Some(text) = text else { return Err(self.expected(&format!("{digits} hexadecimal digits"))) };
+        let Some(text) = text else { return Err(self.expected_error(&format!("{digits} hexadecimal digits"))) };
         self.at += digits;
-        u32::from_str_radix(text, 16).map_err(|_| self.expected("hexadecimal digits"))
+        u32::from_str_radix(text, 16).map_err(|_| self.expected_error("hexadecimal digits"))
     }
 
     fn class(&mut self) -> Result<Class> {
@@ -358,7 +358,7 @@ impl<'a> Parser<'a> {
             }
             ranges.push((first, last));
         }
-        let class = if not { negated(ranges) } else { without_surrogates(merged(ranges)) };
+        let class = if not { negate_ranges(ranges) } else { without_surrogates(merge_ranges(ranges)) };
         if class.is_empty() {
             self.at = start;
             return Err(self.error("no character is in these brackets"));
@@ -379,12 +379,12 @@ impl<'a> Parser<'a> {
     fn token_id(&mut self) -> Result<u32> {
         let start = self.at;
         if !self.eat("<") {
-            return Err(self.expected("<"));
+            return Err(self.expected_error("<"));
         }
         if self.eat("[") {
-            let id = self.digits().parse().map_err(|_| self.expected("a token's id"))?;
+            let id = self.digits().parse().map_err(|_| self.expected_error("a token's id"))?;
             if !self.eat("]>") {
-                return Err(self.expected("]>"));
+                return Err(self.expected_error("]>"));
             }
             return Ok(id);
         }
@@ -401,7 +401,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Ranges in order, joined where they meet.
-fn merged(mut ranges: Vec<(u32, u32)>) -> Class {
+fn merge_ranges(mut ranges: Vec<(u32, u32)>) -> Class {
     ranges.sort_unstable();
     let mut out: Class = Vec::new();
     for (first, last) in ranges {
@@ -413,9 +413,9 @@ fn merged(mut ranges: Vec<(u32, u32)>) -> Class {
     out
 }
 
-fn negated(ranges: Vec<(u32, u32)>) -> Class {
+fn negate_ranges(ranges: Vec<(u32, u32)>) -> Class {
     let (mut out, mut next) = (Class::new(), 0);
-    for (first, last) in merged(ranges) {
+    for (first, last) in merge_ranges(ranges) {
         if next < first {
             out.push((next, first - 1));
         }

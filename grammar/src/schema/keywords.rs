@@ -9,7 +9,7 @@ pub(super) const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 /// How a keyword is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum KeywordRule {
     /// A schema for each name.
     Schemas,
     /// A schema.
@@ -17,7 +17,7 @@ pub(super) enum Kept {
     /// Schemas of the same value.
     Same,
     Reference,
-    /// Of strings.
+    /// Applies to strings.
     Text,
     /// A list of values.
     Values,
@@ -32,20 +32,24 @@ pub(super) enum Kept {
     Nothing,
 }
 
-impl Kept {
-    pub fn of(key: &str) -> Kept {
+impl KeywordRule {
+    pub fn of(key: &str) -> KeywordRule {
         match key {
-            "properties" | "patternProperties" => Kept::Schemas,
-            "additionalProperties" => Kept::Schema,
-            "allOf" | "anyOf" | "oneOf" => Kept::Same,
-            "$ref" | "$dynamicRef" | "$recursiveRef" => Kept::Reference,
-            "format" | "pattern" => Kept::Text,
-            "enum" => Kept::Values,
-            "const" | "x-guidance" => Kept::Constant,
-            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => Kept::Count,
-            "required" => Kept::Required,
+            "properties" | "patternProperties" => KeywordRule::Schemas,
+            "additionalProperties" => KeywordRule::Schema,
+            "allOf" | "anyOf" | "oneOf" => KeywordRule::Same,
+            "$ref" | "$dynamicRef" | "$recursiveRef" => KeywordRule::Reference,
+            "format" | "pattern" => KeywordRule::Text,
+            "enum" => KeywordRule::Values,
+            "const" | "x-guidance" => KeywordRule::Constant,
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+                KeywordRule::Count
+            }
+            "required" => KeywordRule::Required,
             "type" | "items" | "prefixItems" | "additionalItems" | "minimum" | "maximum" | "exclusiveMinimum"
-            | "exclusiveMaximum" | "multipleOf" | "dependentRequired" | "propertyNames" | "nullable" => Kept::Elsewhere,
+            | "exclusiveMaximum" | "multipleOf" | "dependentRequired" | "propertyNames" | "nullable" => {
+                KeywordRule::Elsewhere
+            }
             "not"
             | "if"
             | "then"
@@ -57,8 +61,8 @@ impl Kept {
             | "dependencies"
             | "unevaluatedProperties"
             | "unevaluatedItems"
-            | "uniqueItems" => Kept::Unheld,
-            _ => Kept::Nothing,
+            | "uniqueItems" => KeywordRule::Unheld,
+            _ => KeywordRule::Nothing,
         }
     }
 }
@@ -79,7 +83,7 @@ pub(super) fn says_nothing(key: &str, value: &Value) -> bool {
 /// The types that are left where `not` is about types alone, of those given or of all; none where that cannot be said by types.
 pub(super) fn left<'v>(map: &'v Map<String, Value>, types: Option<&[&'v str]>) -> Option<Vec<&'v str>> {
     let not = map.get("not")?.as_object()?;
-    if !not.keys().all(|key| key == "type" || Kept::of(key) == Kept::Nothing) {
+    if !not.keys().all(|key| key == "type" || KeywordRule::of(key) == KeywordRule::Nothing) {
         return None;
     }
     let taken: Vec<&str> = match not.get("type")? {
@@ -105,7 +109,7 @@ pub(super) fn disjoint(all: &[Value], given: &[Value]) -> bool {
     (0..all.len()).flat_map(pairs).all(|(i, j)| differ((&all[i], shut(i)), (&all[j], shut(j))))
 }
 
-/// Of two schemas, each with whether it itself says that it has no others than it names.
+/// Whether no value fits both of two schemas, each with whether it itself says that it has no others than it names.
 fn differ((a, a_shut): (&Value, bool), (b, b_shut): (&Value, bool)) -> bool {
     let kinds = |v: &Value| match &v["type"] {
         Value::String(one) => vec![one.clone()],
@@ -180,7 +184,7 @@ impl Walk<'_> {
         const KEY: &str = "propertyNames";
         let Some(names) = map.get(KEY).filter(|v| !v.is_null()) else { return Ok(()) };
         let says: Vec<&String> = names.as_object().into_iter().flat_map(Map::keys).collect();
-        let plain = says.iter().all(|key| *key == "type" || super::Kept::of(key) == Kept::Nothing);
+        let plain = says.iter().all(|key| *key == "type" || super::KeywordRule::of(key) == KeywordRule::Nothing);
         if plain && *names != Value::Bool(false) {
             return Ok(());
         }

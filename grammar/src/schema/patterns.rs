@@ -11,7 +11,7 @@ pub(super) fn seconds(out: &mut Map<String, Value>) {
     }
 }
 
-/// The same expression in words that the automata know: ends of a text as Python writes them, and a class of everything.
+/// A regular expression in words that the automata know: ends of a text as Python writes them, and a class of everything.
 pub(super) fn as_known(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;

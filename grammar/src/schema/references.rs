@@ -17,7 +17,7 @@ pub(super) struct References {
 }
 
 impl References {
-    /// Of a whole schema.
+    /// The references within a whole schema.
     pub fn of(whole: &Value) -> References {
         let mut references = References { anchors: HashMap::new(), names: HashMap::new(), open: VecDeque::new() };
         references.find_anchors(whole, "", DEPTH);
@@ -42,7 +42,7 @@ impl References {
                     }
                 }
                 for (key, inner) in map {
-                    self.find_anchors(inner, &format!("{at}/{}", super::escaped(key)), depth - 1);
+                    self.find_anchors(inner, &format!("{at}/{}", super::escape_pointer(key)), depth - 1);
                 }
             }
             Value::Array(items) => {
@@ -65,7 +65,7 @@ impl References {
             "" => "",
             base => self.anchors.get(base)?,
         };
-        let part = decoded(part)?;
+        let part = percent_decode(part)?;
         match part.is_empty() || part.starts_with('/') {
             true => there(format!("{base}{part}")),
             false => self.anchors.get(&format!("#{part}")).cloned(),
@@ -77,7 +77,7 @@ impl References {
         let (mut open, mut seen) = (vec![at.to_string()], HashSet::new());
         while let Some(next) = open.pop() {
             let mut names = Vec::new();
-            whole.pointer(&next).into_iter().for_each(|value| named(value, &mut names, DEPTH));
+            whole.pointer(&next).into_iter().for_each(|value| collect_reference_names(value, &mut names, DEPTH));
             for target in names.into_iter().filter_map(|name| self.find(whole, name)) {
                 // A place within which this one stands holds it, too.
                 if target == at || at.starts_with(&format!("{target}/")) {
@@ -111,22 +111,22 @@ impl References {
 }
 
 /// What the references within a value name.
-fn named<'v>(value: &'v Value, names: &mut Vec<&'v str>, depth: usize) {
+fn collect_reference_names<'v>(value: &'v Value, names: &mut Vec<&'v str>, depth: usize) {
     if depth == 0 {
         return;
     }
     match value {
         Value::Object(map) => {
             names.extend(map.get("$ref").and_then(Value::as_str));
-            map.values().for_each(|inner| named(inner, names, depth - 1));
+            map.values().for_each(|inner| collect_reference_names(inner, names, depth - 1));
         }
-        Value::Array(all) => all.iter().for_each(|inner| named(inner, names, depth - 1)),
+        Value::Array(all) => all.iter().for_each(|inner| collect_reference_names(inner, names, depth - 1)),
         _ => {}
     }
 }
 
 /// A fragment of a URI without its `%` signs.
-fn decoded(part: &str) -> Option<String> {
+fn percent_decode(part: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = part.bytes();
     while let Some(byte) = rest.next() {

@@ -1,9 +1,9 @@
 //! Names of ModelScope and of Ollama's registry, and what is done with what the cache has.
 
 use super::*;
-use pumex_hub::{fetch_projector, kept, remove, Removed, ASIDE};
+use pumex_hub::{fetch_projector, list_cached_models, remove, RemovedFiles, ASIDE};
 
-fn watched<T>(work: impl FnOnce(&mut Watch<'_>) -> T) -> T {
+fn run_with_watch<T>(work: impl FnOnce(&mut Watch<'_>) -> T) -> T {
     work(&mut Watch { tell: &mut |_| (), stop: &AtomicBool::new(false) })
 }
 
@@ -40,26 +40,26 @@ const LAYERS: &[(&str, &[u8])] = &[
 
 #[test]
 fn a_model_of_ollamas_registry_comes_with_what_stands_beside_it() {
-    let (folder, server) = (Folder::new(), registry(LAYERS));
+    let (folder, server) = (TemporaryFolder::new(), registry(LAYERS));
     let settings = settings(&folder, &server);
-    let path = watched(|w| fetch(&settings, "ollama:llama:1b", None, w)).unwrap();
+    let path = run_with_watch(|w| fetch(&settings, "ollama:llama:1b", None, w)).unwrap();
     assert!(path.ends_with("llama-1b.gguf"), "{}", path.display());
     assert_eq!(std::fs::read(&path).unwrap(), LAYERS[0].1);
     let aside = std::fs::read_to_string(format!("{}{ASIDE}", path.display())).unwrap();
     let aside: serde_json::Value = serde_json::from_str(&aside).unwrap();
     assert_eq!((&aside["system"], &aside["template"]), (&"Be brief.".into(), &"{{ .Prompt }}".into()));
     assert_eq!((&aside["parameters"]["temperature"], &aside["from"]), (&0.5.into(), &"ollama:llama:1b".into()));
-    let projector = watched(|w| fetch_projector(&settings, "ollama:llama:1b", w)).unwrap().unwrap();
+    let projector = run_with_watch(|w| fetch_projector(&settings, "ollama:llama:1b", w)).unwrap().unwrap();
     assert_eq!(std::fs::read(projector).unwrap(), LAYERS[1].1);
     // The Hub's token is not told to others, and nothing is fetched twice.
-    assert!(server.asked().iter().all(|asked| asked.header("authorization").is_none()));
-    let before = server.asked().len();
-    let offline = Settings { offline: true, ..settings.clone() };
-    assert_eq!(watched(|w| fetch(&offline, "ollama:llama:1b", None, w)).unwrap(), path);
-    assert_eq!(server.asked().len(), before);
-    assert_eq!(watched(|w| fetch(&settings, "ollama:llama:1b", None, w)).unwrap(), path);
-    assert_eq!(server.asked().len(), before + 1, "the manifest alone");
-    let error = watched(|w| fetch(&settings, "ollama:llama:2b", None, w)).unwrap_err().to_string();
+    assert!(server.received_requests().iter().all(|asked| asked.header("authorization").is_none()));
+    let before = server.received_requests().len();
+    let offline = HubSettings { offline: true, ..settings.clone() };
+    assert_eq!(run_with_watch(|w| fetch(&offline, "ollama:llama:1b", None, w)).unwrap(), path);
+    assert_eq!(server.received_requests().len(), before);
+    assert_eq!(run_with_watch(|w| fetch(&settings, "ollama:llama:1b", None, w)).unwrap(), path);
+    assert_eq!(server.received_requests().len(), before + 1, "the manifest alone");
+    let error = run_with_watch(|w| fetch(&settings, "ollama:llama:2b", None, w)).unwrap_err().to_string();
     assert!(error.contains("404, no such repository or file") && !error.contains("HF_TOKEN"), "{error}");
 }
 
@@ -70,9 +70,9 @@ fn a_manifest_without_one_model_is_refused() {
         (&[("model", b"a"), ("model", b"b")], "found model, model"),
         (&[("model", b"a"), ("adapter", b"b")], "without an adapter"),
     ] {
-        let (folder, server) = (Folder::new(), registry(layers));
+        let (folder, server) = (TemporaryFolder::new(), registry(layers));
         let error =
-            watched(|w| fetch(&settings(&folder, &server), "ollama:llama:1b", None, w)).unwrap_err().to_string();
+            run_with_watch(|w| fetch(&settings(&folder, &server), "ollama:llama:1b", None, w)).unwrap_err().to_string();
         assert!(error.contains(words) && error.lines().count() == 1, "{error}");
         assert!(!folder.0.exists());
     }
@@ -80,7 +80,7 @@ fn a_manifest_without_one_model_is_refused() {
 
 #[test]
 fn a_layer_that_is_not_its_digest_never_gets_a_name() {
-    let folder = Folder::new();
+    let folder = TemporaryFolder::new();
     let server = Server::new(|asked, stream| match asked.path.as_str() {
         "/v2/u/m/manifests/latest" => {
             let layer = |kind: &str, data: &[u8]| {
@@ -94,9 +94,9 @@ fn a_layer_that_is_not_its_digest_never_gets_a_name() {
         _ => send(stream, "200 OK", &[], b"evil"),
     });
     let settings = settings(&folder, &server);
-    let error = watched(|w| fetch(&settings, "ollama:u/m", None, w)).unwrap_err().to_string();
+    let error = run_with_watch(|w| fetch(&settings, "ollama:u/m", None, w)).unwrap_err().to_string();
     assert!(error.contains(&format!("expected contents with SHA-256 {}", hex(b"well"))), "{error}");
-    assert!(watched(|w| fetch(&Settings { offline: true, ..settings }, "ollama:u/m", None, w)).is_err());
+    assert!(run_with_watch(|w| fetch(&HubSettings { offline: true, ..settings }, "ollama:u/m", None, w)).is_err());
 }
 
 /// ModelScope with one repository.
@@ -125,47 +125,49 @@ fn scope(files: &'static [(&'static str, &'static [u8])]) -> Server {
 #[test]
 fn a_model_of_modelscope_is_chosen_by_its_type() {
     let server = scope(&[("Q4/m-Q4_K_M.gguf", b"four"), ("m-Q8_0.gguf", b"eight"), ("README.md", b"words")]);
-    let folder = Folder::new();
+    let folder = TemporaryFolder::new();
     let settings = settings(&folder, &server);
-    let get = |settings: &Settings, name: &str| watched(|w| fetch(settings, name, None, w));
+    let get = |settings: &HubSettings, name: &str| run_with_watch(|w| fetch(settings, name, None, w));
     let path = get(&settings, "modelscope:u/m").unwrap();
     assert!(path.ends_with("Q4/m-Q4_K_M.gguf"), "{}", path.display());
     assert_eq!(std::fs::read(get(&settings, "ms:u/m:q8_0").unwrap()).unwrap(), b"eight");
-    assert_eq!(get(&Settings { offline: true, ..settings.clone() }, "ms:u/m").unwrap(), path);
+    assert_eq!(get(&HubSettings { offline: true, ..settings.clone() }, "ms:u/m").unwrap(), path);
     assert!(get(&settings, "ms:u/m:Q2_K").unwrap_err().to_string().contains("expected a file of type Q2_K"));
     assert!(get(&settings, "ms:u/other").unwrap_err().to_string().contains("404"));
-    assert!(server.asked().iter().all(|asked| asked.header("authorization").is_none()));
+    assert!(server.received_requests().iter().all(|asked| asked.header("authorization").is_none()));
 }
 
 #[test]
 fn the_cache_lists_its_models_by_the_names_that_fetch_them() {
-    let folder = Folder::new();
+    let folder = TemporaryFolder::new();
     let all = contents(5000);
     let hub = hub(all.clone(), |asked, stream, all| match asked.path.ends_with("m-F16.gguf") {
         true => send(stream, "200 OK", &[], b"other"),
         false => send_range(asked, stream, all, &[]),
     });
     let (ollama, scope) = (registry(LAYERS), scope(&[("m-Q8_0.gguf", b"eight")]));
-    let settings = Settings { ollama: ollama.url(), scope: scope.url(), ..settings(&folder, &hub) };
-    assert!(kept(&settings).is_empty());
+    let settings = HubSettings { ollama: ollama.url(), scope: scope.url(), ..settings(&folder, &hub) };
+    assert!(list_cached_models(&settings).is_empty());
     for name in ["u/m:Q4_K_M", "u/m:F16", "modelscope:u/m", "ollama:llama:1b"] {
-        watched(|w| fetch(&settings, name, None, w)).unwrap();
+        run_with_watch(|w| fetch(&settings, name, None, w)).unwrap();
     }
-    watched(|w| fetch_projector(&settings, "ollama:llama:1b", w)).unwrap();
-    let names = |settings: &Settings| kept(settings).into_iter().map(|k| (k.name, k.bytes)).collect::<Vec<_>>();
+    run_with_watch(|w| fetch_projector(&settings, "ollama:llama:1b", w)).unwrap();
+    let names = |settings: &HubSettings| {
+        list_cached_models(settings).into_iter().map(|k| (k.name, k.bytes)).collect::<Vec<_>>()
+    };
     let one = |name: &str, bytes| (name.to_string(), bytes);
     let four = [one("modelscope:u/m:Q8_0", 5), one("ollama:llama:1b", 15), one("u/m:F16", 5), one("u/m:Q4_K_M", 5000)];
     assert_eq!(names(&settings), four);
     // Each name leads to its file without a network.
-    let offline = Settings { offline: true, ..settings.clone() };
-    for kept in kept(&settings) {
-        assert_eq!(watched(|w| fetch(&offline, &kept.name, None, w)).unwrap(), kept.path);
+    let offline = HubSettings { offline: true, ..settings.clone() };
+    for kept in list_cached_models(&settings) {
+        assert_eq!(run_with_watch(|w| fetch(&offline, &kept.name, None, w)).unwrap(), kept.path);
     }
-    assert_eq!(remove(&settings, "u/m:Q4_K_M").unwrap(), Removed { files: 1, bytes: 5000 });
+    assert_eq!(remove(&settings, "u/m:Q4_K_M").unwrap(), RemovedFiles { files: 1, bytes: 5000 });
     assert!(!folder.blob(&all).exists());
     assert_eq!(names(&settings), four[..3]);
     assert!(remove(&settings, "u/m:Q4_K_M").unwrap_err().to_string().contains("expected a model in"));
-    assert_eq!(remove(&settings, "u/m").unwrap(), Removed { files: 1, bytes: 5 });
+    assert_eq!(remove(&settings, "u/m").unwrap(), RemovedFiles { files: 1, bytes: 5 });
     assert!(!folder.0.join("models--u--m").exists(), "nothing but GGUF files was there");
     assert!(remove(&settings, "ollama:llama:2b").is_err());
     assert_eq!(remove(&settings, "ollama:llama:1b").unwrap().files, 2);
@@ -174,7 +176,7 @@ fn the_cache_lists_its_models_by_the_names_that_fetch_them() {
 
 #[test]
 fn other_files_of_a_repository_stay_when_its_models_go() {
-    let (all, folder) = (contents(100), Folder::new());
+    let (all, folder) = (contents(100), TemporaryFolder::new());
     let server = hub(all, |asked, stream, all| send_range(asked, stream, all, &[]));
     let settings = settings(&folder, &server);
     let path = quietly(&settings, "u/m").unwrap();

@@ -181,7 +181,7 @@ const OTHER_LAYOUT: &str = "threads hold matrices in another way";
 
 /// Why a kernel is turned off on a device, if it is.
 fn turned_off(caps: &Caps, kernel: &str) -> Option<String> {
-    caps.disabled(kernel).map(|why| format!("turned off: {why}"))
+    caps.disabled_reason(kernel).map(|why| format!("turned off: {why}"))
 }
 
 #[cfg(test)]

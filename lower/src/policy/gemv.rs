@@ -107,7 +107,7 @@ pub(super) fn no_dots(caps: &Caps, format: &Format) -> Option<String> {
         () if !integer_dots(caps) => "no instruction for dot products of signed bytes",
         () if !caps.subgroup_shuffle => "no shuffles over subgroups",
         () if caps.subgroup_of(DOT) < 8 => "subgroups of less than 8 threads",
-        () => return caps.disabled(DOT).map(|why| format!("turned off: {why}")),
+        () => return caps.disabled_reason(DOT).map(|why| format!("turned off: {why}")),
     };
     Some(reason.into())
 }
@@ -233,7 +233,7 @@ pub const SMALL_TILE: usize = 16;
 /// Whether a product of floats is for `gemm_float`: one whose tiles of `gemm_tile`, 64 on a side, leave most multiprocessors idle.
 pub fn small_floats(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> bool {
     let idle = m.div_ceil(64) * n.div_ceil(64) < cores(caps) as usize;
-    let fits = format.id == FormatId::F32 && k.is_multiple_of(64) && caps.disabled("gemm_float").is_none();
+    let fits = format.id == FormatId::F32 && k.is_multiple_of(64) && caps.disabled_reason("gemm_float").is_none();
     fits && idle && choices(caps).small_float_tiles.value
 }
 

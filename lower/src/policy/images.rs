@@ -31,7 +31,8 @@ const WAVES: u32 = 4;
 
 /// Those that a device has, best first, the last on every device. Cooperative matrices round images and weights to halves.
 pub fn conv2d_tiles(caps: &Caps) -> Vec<Conv2dTile> {
-    let on = |tile: &Conv2dTile| tile.size <= caps.max_workgroup_invocations && caps.disabled(tile.kernel).is_none();
+    let on =
+        |tile: &Conv2dTile| tile.size <= caps.max_workgroup_invocations && caps.disabled_reason(tile.kernel).is_none();
     let tile = |kernel, size, staged| {
         let side = CONV2D_TILE as usize;
         Conv2dTile { kernel, size, channels: side, pixels: side, staged }

@@ -146,7 +146,7 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: PackedR
     let told = told.or_else(unlisted).map(String::from);
     let least = smallest(caps, by, format);
     let wide = || least.shared_bytes(format) > caps.max_shared_bytes as usize;
-    told.or_else(|| caps.disabled(by.kernel()).map(|why| format!("turned off: {why}")))
+    told.or_else(|| caps.disabled_reason(by.kernel()).map(|why| format!("turned off: {why}")))
         .or_else(|| wide().then(|| "shared memory does not hold a tile".into()))
 }
 

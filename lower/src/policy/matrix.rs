@@ -120,7 +120,7 @@ pub(super) fn refusal(caps: &Caps, format: &Format, n: usize) -> Option<String> 
         () if format.id == FormatId::F32 => "halves do not hold floats",
         () if !caps.cooperative_matrix => "cooperativeMatrix is missing",
         () if caps.matrix_n.is_empty() => "no matrices of 16 x 16 halves for subgroups of 32",
-        () => return caps.disabled(MANY_ROWS).map(|why| format!("turned off: {why}")),
+        () => return caps.disabled_reason(MANY_ROWS).map(|why| format!("turned off: {why}")),
     };
     Some(reason.into())
 }
@@ -128,7 +128,7 @@ pub(super) fn refusal(caps: &Caps, format: &Format, n: usize) -> Option<String> 
 /// Whether `gemm_few` and `attn_mat` may be used, if threads hold matrices as they expect ([`direct`]): scales are halves that may
 /// be subnormal, and both read what the other packs.
 pub fn may_be_direct(caps: &Caps) -> bool {
-    caps.small_halves && caps.disabled(FEW_KERNEL).is_none()
+    caps.small_halves && caps.disabled_reason(FEW_KERNEL).is_none()
 }
 
 /// Where kernels that set elements themselves expect that of row `row` (of weights, or of activation rows) and input `k` of a matrix of
@@ -271,7 +271,7 @@ fn even_split(caps: &Caps, (m, n): (usize, usize), (subgroups, columns): (u32, u
 /// Whether `gemm_few` is the better kernel for so many activation rows with weights of a format: beyond those that come packed from the op
 /// before it is not, where threads look several weights up at a time (2026-11-28 in `benches/archive/prompts.md`).
 pub fn few_takes(format: &Format, n: usize) -> bool {
-    n <= FEW_ROWS || n <= FEW && tables::of(format.id).is_none_or(|table| table.packed_levels().is_some())
+    n <= FEW_ROWS || n <= FEW && tables::of(format.id).is_none_or(|table| table.pack_levels().is_some())
 }
 
 /// The tile of a product with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for

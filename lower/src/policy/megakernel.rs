@@ -25,7 +25,7 @@ pub fn megakernel_tile(caps: &Caps, wanted: Option<bool>) -> Option<MegakernelTi
     let threads = choices(caps).megakernel_threads.value;
     match (wanted, caps.cores) {
         (Some(false), _) => None,
-        _ if ["megakernel", "megakernel_moe"].iter().any(|kernel| caps.disabled(kernel).is_some()) => None,
+        _ if ["megakernel", "megakernel_moe"].iter().any(|kernel| caps.disabled_reason(kernel).is_some()) => None,
         _ if caps.emulated_subgroups => None,
         _ if !integer_dots(caps) || !caps.subgroup_ballot || !caps.subgroup_shuffle || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if threads.is_some() => {

@@ -89,7 +89,7 @@ pub(super) fn refusal(caps: &Caps, format: &Format, n: usize, fit: bool) -> Opti
         }
         () => {
             return matrix::refusal(caps, format, n)
-                .or_else(|| caps.disabled(PANELS).map(|why| format!("turned off: {why}")))
+                .or_else(|| caps.disabled_reason(PANELS).map(|why| format!("turned off: {why}")))
         }
     };
     Some(reason)
@@ -106,7 +106,7 @@ const ROOMY: u64 = 16 << 30;
 /// Whether steps of many rows, which fill a device's cores more evenly, are worth their memory (2026-11-28 in
 /// `benches/archive/prompts.md`).
 pub fn takes_long_steps(caps: &Caps) -> bool {
-    caps.matrix_n.contains(&PANEL_N) && caps.disabled(PANELS).is_none() && caps.memory_budget_bytes >= ROOMY
+    caps.matrix_n.contains(&PANEL_N) && caps.disabled_reason(PANELS).is_none() && caps.memory_budget_bytes >= ROOMY
 }
 
 /// The shape of workgroups for `n` activation rows.

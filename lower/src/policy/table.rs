@@ -86,7 +86,7 @@ impl Formats {
             Formats::BitsBelow(bits) => format.bits() < bits,
             Formats::BitsFrom(bits) => format.bits() >= bits,
             Formats::Tables => table_bytes(format) > 0,
-            Formats::Codebooks => tables::of(format.id).is_some_and(|t| t.packed_levels().is_none()),
+            Formats::Codebooks => tables::of(format.id).is_some_and(|t| t.pack_levels().is_none()),
             Formats::Expanded => format.is_expanded(),
         }
     }

@@ -65,7 +65,7 @@ pub fn tower_attention(caps: &Caps, query: &TowerAttentionQuery) -> TowerAttenti
     let sides = |queries, keys| vec![("BR", queries), ("BC", keys), ("D", head_dim as u32), ("DV", v_dim as u32)];
     let fits = head_dim == v_dim && head_dim.is_multiple_of(8) && head_dim <= WIDEST;
     let fits = fits && fragment_bytes(head_dim) <= caps.max_shared_bytes as usize;
-    if halves && fragments && plain && fits && caps.disabled(FRAGMENTS).is_none() {
+    if halves && fragments && plain && fits && caps.disabled_reason(FRAGMENTS).is_none() {
         // Of narrow heads, shared memory holds two workgroups that do not wait for each other.
         let size: u32 = if head_dim <= 96 { 128 } else { 256 };
         let [each, keys] = FRAGMENT_SIDES;
@@ -74,7 +74,7 @@ pub fn tower_attention(caps: &Caps, query: &TowerAttentionQuery) -> TowerAttenti
     }
     // Every head by itself.
     let spec = AttentionSpec { v_dim, ..AttentionSpec::causal(0, heads, heads, head_dim) };
-    let by_matrices = halves && caps.disabled(MATRICES).is_none();
+    let by_matrices = halves && caps.disabled_reason(MATRICES).is_none();
     if let Some(staged) = by_matrices.then(|| staged_attention(caps, &spec)).flatten() {
         let StagedAttention { queries, span: keys, size, waves, shape: (m, n, k), .. } = staged;
         let matrices = [("SIZE", size), ("WAVES", waves), ("MAT_M", m), ("MAT_N", n), ("MAT_K", k)];

@@ -59,8 +59,9 @@ pub(super) fn apply(mut caps: Caps) -> Caps {
         match workaround.avoids {
             Avoids::Kernels(kernels) => {
                 let disabled = |kernel: &&str| Disabled { kernel: (*kernel).into(), why: workaround.name.into() };
-                caps.disabled
-                    .extend(kernels.iter().filter(|k| caps.disabled(k).is_none()).map(disabled).collect::<Vec<_>>());
+                caps.disabled.extend(
+                    kernels.iter().filter(|k| caps.disabled_reason(k).is_none()).map(disabled).collect::<Vec<_>>(),
+                );
             }
             Avoids::Subgroups => caps.subgroup_arithmetic = false,
         }
@@ -96,7 +97,7 @@ mod tests {
             assert_eq!(names(&caps), expected, "{name}");
         }
         let turing = devices::find("geforce_rtx_2080").unwrap();
-        assert!(turing.disabled("attn_flash").is_some() && turing.disabled("gemm_mat").is_none());
+        assert!(turing.disabled_reason("attn_flash").is_some() && turing.disabled_reason("gemm_mat").is_none());
         let again = apply(turing.clone());
         assert_eq!(again, turing, "what is known is not added again");
         for subgroup_size in [32, 64] {

@@ -1,6 +1,6 @@
 //! What a graph knows of its input's size, as words: tables, spans, picks, and where biases of scores are.
 
-use pumex_media::graph::{Graph, Picks, Spans, Table};
+use pumex_media::graph::{Graph, GraphTable, Picks, Spans};
 
 /// Words, and where in them each list begins.
 pub(super) struct Constants {
@@ -34,7 +34,7 @@ impl Constants {
     }
 
     /// Where a table begins, in bytes.
-    pub fn table(&self, table: Table) -> u64 {
+    pub fn table(&self, table: GraphTable) -> u64 {
         4 * self.tables[table.0] as u64
     }
 

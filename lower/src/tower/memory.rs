@@ -15,7 +15,7 @@ pub(super) fn places(graph: &Graph, scratch: &[Scratch]) -> Placement {
     // Inputs are there before the first op, and the result stays behind the last.
     graph.inputs.iter().for_each(|x| touch(graph.view(*x).buffer, 0));
     for (i, op) in graph.ops.iter().enumerate() {
-        op.reads().into_iter().chain([op.out()]).for_each(|x| touch(graph.view(x).buffer, i));
+        op.reads().into_iter().chain([op.output()]).for_each(|x| touch(graph.view(x).buffer, i));
     }
     graph.out.iter().for_each(|x| touch(graph.view(*x).buffer, graph.ops.len()));
     let sizes = graph.buffers.iter().map(|len| 4 * *len as u64).chain(scratch.iter().map(|s| s.bytes));
@@ -32,13 +32,13 @@ fn len(area: &Area) -> usize {
 
 /// Rows and columns that an op writes of its result.
 fn written(graph: &Graph, op: &Op) -> Area {
-    let rows = graph.view(op.out()).rows;
+    let rows = graph.view(op.output()).rows;
     let columns = |part: &Part| [(0, rows), (part.at, part.at + part.cols)];
     match op {
         Op::MatMul { out, .. } | Op::Norm { out, .. } | Op::Map { out, .. } => columns(out),
         Op::Rotate { x, .. } => columns(x),
         Op::Copy { x, row, col, .. } => [(*row, row + graph.view(x.val).rows), (*col, col + x.cols)],
-        _ => [(0, rows), (0, graph.view(op.out()).cols)],
+        _ => [(0, rows), (0, graph.view(op.output()).cols)],
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn zeroed(graph: &Graph) -> BTreeSet<usize> {
         apart && areas.iter().map(len).sum::<usize>() == graph.buffers[buffer]
     };
     for (i, op) in graph.ops.iter().enumerate() {
-        let out = graph.view(op.out()).buffer;
+        let out = graph.view(op.output()).buffer;
         // What an op writes in part counts as read; here it does not.
         for buffer in op.reads().iter().map(|x| graph.view(*x).buffer).filter(|buffer| *buffer != out) {
             if let Some((op, areas)) = first.remove(&buffer) {

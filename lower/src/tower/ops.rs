@@ -4,7 +4,7 @@ use super::{Access, Lowering, Touched};
 use crate::dispatch::Module;
 use crate::policy;
 use pumex_gguf::{Error, Result};
-use pumex_media::graph::{Act, Arg, Join, NormKind, Pairs, Part, Picks, Table, Val, Weight, Window};
+use pumex_media::graph::{Act, Arg, GraphTable, Join, NormKind, Part, Picks, RotationPairs, Val, Weight, Window};
 use pumex_shaders::{constants as c, push};
 
 /// Dimensions of a permutation.
@@ -249,7 +249,14 @@ impl Lowering<'_> {
         (at, held)
     }
 
-    pub(super) fn rotate(&mut self, x: Part, heads: usize, (at, dims): (usize, usize), pairs: Pairs, table: Table) {
+    pub(super) fn rotate(
+        &mut self,
+        x: Part,
+        heads: usize,
+        (at, dims): (usize, usize),
+        pairs: RotationPairs,
+        table: GraphTable,
+    ) {
         let count = self.rows(x.val) * heads * (dims / 2);
         let push = push::TowerRotate {
             x: self.part_at(x) + 4 * at as u64,
@@ -258,7 +265,7 @@ impl Lowering<'_> {
             heads: heads as u32,
             head_dim: (x.cols / heads) as u32,
             half_dims: (dims / 2) as u32,
-            adjacent: u32::from(pairs == Pairs::Adjacent),
+            adjacent: u32::from(pairs == RotationPairs::Adjacent),
             count: count as u32,
         };
         let touched = Touched { reads: vec![self.part(x)], writes: vec![self.part(x)] };

@@ -1,7 +1,7 @@
 //! Ops that bring rows and numbers elsewhere, windows, rotations and attention.
 
 use super::{bad, Attention, Builder};
-use crate::graph::{Bias, Digit, Op, Pairs, Part, Picks, Spans, Val, Window};
+use crate::graph::{Bias, Digit, Op, Part, Picks, RotationPairs, Spans, Val, Window};
 use crate::Result;
 
 impl Builder<'_> {
@@ -154,7 +154,7 @@ impl Builder<'_> {
         x: Part,
         heads: usize,
         (at, dims): (usize, usize),
-        pairs: Pairs,
+        pairs: RotationPairs,
         angles: &[f32],
     ) -> Result<()> {
         let (rows, half) = (self.rows(x.val), dims / 2);
@@ -234,7 +234,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Of each row of `x`: the row of `values` where that of `codes` is nearest.
+    /// For each row of `x`: the row of `values` whose row of `codes` is nearest.
     ///
     /// # Errors
     /// Codes of other columns; another number of values.

@@ -1,14 +1,14 @@
 //! MiniMax M3, Muse Glimmer and Step3-VL: rotations of parts of a head by column or row.
 
-use super::pieces::{cells, frequency, join_cells, join_channels, places, raster, sampled_square};
+use super::pieces::{cells, frequency, join_cells, join_channels, places, raster, sample_square_table};
 use super::pieces::{vision_angles, Sampling};
 use super::qwen::{window_spans, windows};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val, Window};
+use crate::graph::{Act, NormKind, RotationPairs, Val, Window};
 use crate::{Builder, Error, Result};
 
-/// Of the rotations.
+/// The base of the rotations' frequencies.
 const THETA: f32 = 10_000.0;
 
 /// MiniMax M3: a third of a head stands for time and stays, the next turns by the row, the last by the column.
@@ -26,7 +26,7 @@ pub(super) fn minimax(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let turn = |at: usize, axis: usize| {
         let angle = |place: &[usize; 2], j: usize| place[axis] as f32 * frequency(THETA, 2 * j, third);
         let angles = places.iter().flat_map(|p| (0..third / 2).map(move |j| angle(p, j))).collect();
-        Turn { columns: (at, third), pairs: Pairs::Halves, angles }
+        Turn { columns: (at, third), pairs: RotationPairs::Halves, angles }
     };
     vit.turns = vec![turn(third, 1), turn(2 * third, 0)];
     let x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
@@ -41,7 +41,7 @@ pub(super) fn minimax(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 fn by_column_and_row(vit: &Vit, order: &[i32], w: usize, first: usize) -> Turn {
     let swapped: Vec<[usize; 2]> = places(order, w).iter().map(|[x, y]| [y + first, x + first]).collect();
     let angles = vision_angles(&swapped, vit.head_dim, THETA);
-    Turn { columns: (0, vit.head_dim), pairs: Pairs::Adjacent, angles }
+    Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Adjacent, angles }
 }
 
 /// Each how many blocks of Muse Glimmer one sees the whole picture; the last does as well.
@@ -52,7 +52,7 @@ pub(super) fn muse(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let ([w, h], merge) = (of.patches()?, of.keys.size_or("spatial_merge_size", 2)?);
     let width = of.clip.width;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", width, [w, h], Sampling::Linear)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", width, [w, h], Sampling::Linear)?;
     let x = b.add(x, positions)?;
     let len: usize = b.shape("v.position_embd.weight")?.iter().product();
     let (order, sizes) = windows([w, h], (len / width).isqrt().max(1));
@@ -81,7 +81,7 @@ pub(super) fn muse(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 pub(super) fn step3(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let mut grid = of.patches()?;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Antialias)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Antialias)?;
     let x = b.add(x, positions)?;
     let x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
     let mut vit = Vit::new(of.clip);

@@ -6,7 +6,7 @@ use super::sound::{
 };
 use super::vit::mlp;
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Spans, Table, Val};
+use crate::graph::{Act, Arg, GraphTable, Join, NormKind, Spans, Val};
 use crate::{Attention, Builder, Error, Result};
 
 /// Rows of Parakeet above which a row sees only its neighbours, and how many on each side.
@@ -32,7 +32,7 @@ fn subsample(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 }
 
 /// What all blocks share.
-struct Blocks {
+struct ConformerBlocks {
     heads: usize,
     eps: f32,
     /// Length of the convolutions by channel.
@@ -43,8 +43,15 @@ struct Blocks {
     spans: Option<Spans>,
 }
 
-impl Blocks {
-    fn new(b: &mut Builder<'_>, of: &Context<'_>, x: Val, eps: f32, kernel: usize, local: bool) -> Result<Blocks> {
+impl ConformerBlocks {
+    fn new(
+        b: &mut Builder<'_>,
+        of: &Context<'_>,
+        x: Val,
+        eps: f32,
+        kernel: usize,
+        local: bool,
+    ) -> Result<ConformerBlocks> {
         let (rows, width) = (b.rows(x), of.clip.width);
         let heads = of.clip.heads;
         if b.cols(x) != width || !width.is_multiple_of(heads) {
@@ -58,7 +65,7 @@ impl Blocks {
         let scale = 1.0 / ((width / heads) as f32).sqrt();
         let far = reach as i64;
         let positions = constant(b, x, sines((-far..=far).rev(), width, scale))?;
-        Ok(Blocks { heads, eps, kernel, positions, reach, spans })
+        Ok(ConformerBlocks { heads, eps, kernel, positions, reach, spans })
     }
 
     /// One block; `fold` is the convolution's norm as factors and what is added.
@@ -105,7 +112,7 @@ impl Blocks {
 pub(super) fn lfm2a(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     const EPS: f32 = 1e-5;
     let mut x = subsample(b, of)?;
-    let blocks = Blocks::new(b, of, x, EPS, 9, false)?;
+    let blocks = ConformerBlocks::new(b, of, x, EPS, 9, false)?;
     for index in 0..of.clip.blocks {
         let prefix = format!("a.blk.{index}");
         let cols = of.clip.width;
@@ -118,7 +125,7 @@ pub(super) fn lfm2a(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 }
 
 /// A batch norm's factors and what is added.
-fn batch_norm(b: &mut Builder<'_>, prefix: &str) -> Result<[Table; 2]> {
+fn batch_norm(b: &mut Builder<'_>, prefix: &str) -> Result<[GraphTable; 2]> {
     let floats = |part: &str| b.floats(&format!("{prefix}.{part}"));
     let (weight, bias) = (floats("conv_norm.weight")?, floats("conv_norm.bias")?);
     let (mean, variance) = (floats("conv_norm_mean")?, floats("conv_norm_var")?);
@@ -138,7 +145,7 @@ pub(super) fn parakeet(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
         return Err(Error::Key(format!("clip.audio.subsampling_factor: expected 8, found {factor}")));
     }
     let mut x = subsample(b, of)?;
-    let blocks = Blocks::new(b, of, x, of.clip.eps, of.keys.size("conv_kernel_size")?, true)?;
+    let blocks = ConformerBlocks::new(b, of, x, of.clip.eps, of.keys.size("conv_kernel_size")?, true)?;
     for index in 0..of.clip.blocks {
         let prefix = format!("a.blk.{index}");
         let fold = batch_norm(b, &prefix)?.map(Arg::Table);

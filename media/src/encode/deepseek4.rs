@@ -1,6 +1,6 @@
 //! The pictures of DeepSeek V4: patches merged by 3 x 3, laid out as the text model's compressor takes them.
 
-use super::ocr::turned;
+use super::ocr::build_rotary_vit;
 use super::pieces::join_channels;
 use super::vit::{embed_patches, mlp, norm_if};
 use super::Context;
@@ -10,7 +10,7 @@ use crate::{Builder, Result};
 /// DeepSeek V4.
 pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let ([w, h], merge) = (of.patches()?, of.keys.size("projector.scale_factor")?);
-    let mut vit = turned(of)?;
+    let mut vit = build_rotary_vit(of)?;
     vit.norm = NormKind::Rms;
     let x = embed_patches(b, of)?;
     let x = norm_if(b, NormKind::Rms, x, "v.pre_ln", of.clip.eps)?;

@@ -5,12 +5,12 @@ use super::qwen::window_spans;
 use super::sam;
 use super::vit::{norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Pairs, Table, Val};
+use crate::graph::{Act, Arg, GraphTable, Join, NormKind, RotationPairs, Val};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of the norms of the tower of CLIP.
+/// The epsilon of the norms of the tower of CLIP.
 const EPS: f32 = 1e-5;
-/// Of the rotation of the tower of Qwen2.
+/// The base of the rotation's frequencies in the tower of Qwen2.
 const THETA: f32 = 1_000_000.0;
 
 /// DeepSeek-OCR.
@@ -67,7 +67,7 @@ fn separate(b: &mut Builder<'_>, of: &Context<'_>, x: Val) -> Result<Val> {
 /// For a grid of another size llama.cpp, whose results are those that count, samples the table as one picture of one channel, with a
 /// line for each point and a pixel for each column, lets the numbers of the small picture count on through all rows, and takes the
 /// last row from as many bytes behind the table's start as there are points.
-fn positions(b: &mut Builder<'_>, width: usize, side: usize) -> Result<Table> {
+fn positions(b: &mut Builder<'_>, width: usize, side: usize) -> Result<GraphTable> {
     let name = "v.position_embd.weight";
     let numbers = b.floats(name)?;
     let points = (numbers.len() / width).saturating_sub(1);
@@ -111,7 +111,7 @@ pub(super) fn two(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let dims = vit.head_dim;
     let turn = |row: usize| (0..dims / 2).map(move |j| row as f32 * frequency(THETA, 2 * j, dims));
     let angles = (0..2 * rows).flat_map(turn).collect();
-    vit.turns = vec![Turn { columns: (0, dims), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, dims), pairs: RotationPairs::Halves, angles }];
     let spans = b.spans((0..2 * rows).map(|i| [0, rows.max(i + 1) as u32]).collect());
     let rules = Attention { spans: Some(spans), ..vit.rules() };
     let mut x = norm_if(b, NormKind::Rms, x, "v.pre_ln", of.clip.eps)?;

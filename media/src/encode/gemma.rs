@@ -3,10 +3,10 @@
 use super::pieces::{frequency, mean_cells, places, raster};
 use super::vit::{add_positions, embed_patches, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Pairs, Val, Window};
+use crate::graph::{Act, Arg, Join, NormKind, RotationPairs, Val, Window};
 use crate::{Builder, Error, Result};
 
-/// Of the rotation of Gemma 4.
+/// The base of the rotation's frequencies in Gemma 4.
 const THETA: f32 = 100.0;
 
 /// Gemma 3: SigLIP, means of cells, a matrix that is stored as `[in, out]`.
@@ -60,7 +60,7 @@ pub(super) fn four(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let turn = |axis: usize| {
         let angle = |p: &[usize; 2], j: usize| p[axis] as f32 * frequency(THETA, 2 * j, half);
         let angles = places.iter().flat_map(|p| (0..half / 2).map(move |j| angle(p, j))).collect();
-        Turn { columns: (axis * half, half), pairs: Pairs::Halves, angles }
+        Turn { columns: (axis * half, half), pairs: RotationPairs::Halves, angles }
     };
     let mut vit = Vit { norm: NormKind::Rms, scale: 1.0, norm_v: true, ..Vit::new(clip) };
     vit.turns = vec![turn(0), turn(1)];
@@ -81,7 +81,7 @@ pub(super) fn four(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 
 /// Gemma 4 without a tower: patches of a cell's size, norms and a product.
 pub(super) fn four_unified(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
-    /// Of the norms by mean and deviation.
+    /// The epsilon of the norms by mean and deviation.
     const EPS: f32 = 1e-5;
     let patch = of.clip.patch * of.keys.size_or("projector.scale_factor", 3)?;
     let [width, height] = [of.inputs[0].width, of.inputs[0].height];

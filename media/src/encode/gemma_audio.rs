@@ -9,17 +9,17 @@ use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Val};
 use crate::{Attention, Builder, Result};
 
-/// Of all norms, whatever the files say.
+/// The epsilon of all norms, whatever the files say.
 const EPS: f32 = 1e-6;
 /// Rows that a row sees, itself among them; there is a position for one more.
 const SEEN: usize = 12;
-/// Of scores.
+/// The cap of the scores: `CAP * tanh(score / CAP)`.
 const CAP: f32 = 50.0;
 /// Length of the convolutions by channel.
 const KERNEL: usize = 5;
 
 /// Samples.
-pub(super) fn unified(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
+pub(super) fn build_from_samples(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = frames(b, of)?;
     embed(b, x)
 }
@@ -83,7 +83,7 @@ fn rules(of: &Context<'_>) -> Attention {
 }
 
 /// `scale * x`, and each head times the weight of that name, if there is one.
-fn scaled(b: &mut Builder<'_>, x: Val, scale: f32, name: &str) -> Result<Val> {
+fn scale_heads(b: &mut Builder<'_>, x: Val, scale: f32, name: &str) -> Result<Val> {
     let join = match b.has(name) {
         true => {
             let len: usize = b.shape(name)?.iter().product();
@@ -101,8 +101,8 @@ fn attend(b: &mut Builder<'_>, x: Val, prefix: &str, positions: Val, mut rules: 
     let [q, k, v] = qkv(b, normed, prefix)?;
     let head = (b.cols(q) / rules.heads) as f32;
     let two = std::f32::consts::LN_2;
-    let q = scaled(b, q, 1.0 / head.sqrt() / two, &name("per_dim_scale.weight"))?;
-    let k = scaled(b, k, 1f32.exp().ln_1p() / two, &name("per_dim_k_scale.weight"))?;
+    let q = scale_heads(b, q, 1.0 / head.sqrt() / two, &name("per_dim_scale.weight"))?;
+    let k = scale_heads(b, k, 1f32.exp().ln_1p() / two, &name("per_dim_k_scale.weight"))?;
     if b.has(&name("attn_k_rel.weight")) {
         let weight = b.matrix(&name("attn_k_rel.weight"), b.cols(positions))?;
         let all = b.all(positions);

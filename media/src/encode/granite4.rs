@@ -10,7 +10,7 @@ use crate::{Attention, Builder, Error, Result};
 
 /// Columns of a head of the Q-former.
 const HEAD: usize = 64;
-/// Of its norms.
+/// The epsilon of its norms.
 const EPS: f32 = 1e-12;
 
 /// Sides in rows: of a tile, of a window, and of what comes out of them.
@@ -35,7 +35,7 @@ impl Sides {
     }
 
     /// Side of what comes out of a tile.
-    fn out(&self) -> usize {
+    fn output_side(&self) -> usize {
         self.tile / self.window * self.query
     }
 
@@ -84,13 +84,13 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     if 1 + across * down != sides.tiles {
         return Err(Error::Medium(format!("expected 1 + {across} x {down} tiles, found {}", sides.tiles)));
     }
-    assemble(b, of, x, sides.out(), streams.len())
+    assemble(b, of, x, sides.output_side(), streams.len())
 }
 
 /// A Q-former of one layer over the windows of a block's rows, whose queries are a smaller picture of the rows.
 fn former(b: &mut Builder<'_>, of: &Context<'_>, x: Val, (block, offset): (usize, i64), sides: &Sides) -> Result<Val> {
     let name = |part: &str| format!("v.proj_blk.{block}.{part}");
-    let (tile, out, cols) = (sides.tile, sides.out(), b.cols(x));
+    let (tile, out, cols) = (sides.tile, sides.output_side(), b.cols(x));
     let x = b.norm(NormKind::Layer, x, &name("norm"), of.clip.eps)?;
     let row = |[t, y, x]: &[usize; 3], side: usize| (t * side * side + y * side + x) as i32;
     let order: Vec<i32> = sides.windows(tile, sides.window).iter().map(|p| row(p, tile)).collect();
@@ -154,7 +154,7 @@ fn attend(b: &mut Builder<'_>, (x, seen): (Val, Val), name: &str, spans: Vec<[u3
 
 /// Rows and columns of a grid that the picture covers: first and how many of each. The rest is the border that fitting it into the
 /// grid made.
-fn covered([w, h]: [usize; 2], [width, height]: [usize; 2]) -> [[usize; 2]; 2] {
+fn covered_cells([w, h]: [usize; 2], [width, height]: [usize; 2]) -> [[usize; 2]; 2] {
     let fit = |side: usize, from: usize, to: usize| (side as f64 * to as f64 / from as f64 + 1e-7).floor() as usize;
     if width as f32 / height as f32 > w as f32 / h as f32 {
         let off = h.saturating_sub(fit(height, width, w)) / 2;
@@ -171,7 +171,7 @@ fn assemble(b: &mut Builder<'_>, of: &Context<'_>, x: Val, side: usize, streams:
     if original.contains(&0) {
         return Err(Error::Medium("expected the size of the picture before it was cut, found none".into()));
     }
-    let [[left, w], [top, h]] = covered([across * side, down * side], original);
+    let [[left, w], [top, h]] = covered_cells([across * side, down * side], original);
     let overview = b.reorder(x, &raster(side * side))?;
     let row =
         |y: usize, x: usize| ((1 + y / side * across + x / side) * side * side + y % side * side + x % side) as i32;

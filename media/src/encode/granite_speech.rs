@@ -8,7 +8,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Spans, Val};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of the norms of the queries' blocks.
+/// The epsilon of the norms of the queries' blocks.
 const EPS: f32 = 1e-12;
 
 /// Spans of rows in groups of `each`, that see groups of `of_keys` keys.
@@ -21,7 +21,7 @@ fn groups(b: &mut Builder<'_>, rows: usize, each: usize, keys: usize, of_keys: u
 }
 
 /// What all blocks share.
-struct Blocks {
+struct SpeechBlocks {
     heads: usize,
     head_dim: usize,
     eps: f32,
@@ -34,7 +34,7 @@ struct Blocks {
     spans: Spans,
 }
 
-impl Blocks {
+impl SpeechBlocks {
     fn block(&self, b: &mut Builder<'_>, x: Val, prefix: &str) -> Result<Val> {
         let name = |part: &str| format!("{prefix}.{part}");
         let x = add_half_feed(b, x, NormKind::Layer, self.eps, prefix, "")?;
@@ -90,7 +90,7 @@ pub(super) fn speech(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
         return Err(Error::Key(format!("clip.audio.max_pos_emb: expected at least {}, found {furthest}", chunk - 1)));
     }
     let spans = groups(b, rows, chunk, rows, chunk);
-    let blocks = Blocks {
+    let blocks = SpeechBlocks {
         heads: of.clip.heads,
         head_dim: of.clip.head_dim,
         eps: of.clip.eps,

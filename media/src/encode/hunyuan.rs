@@ -1,6 +1,6 @@
 //! HunyuanVL: a perceiver of convolutions, a row at the end of each line, rows around the picture.
 
-use super::pieces::{sampled_square, Sampling};
+use super::pieces::{sample_square_table, Sampling};
 use super::vit::{embed_patches, norm_if, Vit};
 use super::Context;
 use crate::graph::{Act, NormKind, Val, Window};
@@ -23,7 +23,7 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let grid = of.patches()?;
     let merge = of.keys.size_or("spatial_merge_size", 2)?;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Stretched)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Stretched)?;
     let x = b.add(x, positions)?;
     let x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
     let x = Vit { act: Act::Gelu, ..Vit::new(of.clip) }.run(b, x, of.clip.blocks)?;

@@ -3,10 +3,10 @@
 use super::pieces::{cells, frequency, join_cells, places, raster, unshuffle};
 use super::vit::{add_positions, embed_patches, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Result};
 
-/// Of the rotation of Llama 4.
+/// The base of the rotation's frequencies in Llama 4.
 const THETA: f32 = 10_000.0;
 /// Width and blocks of the one InternViT whose norms are by the root of the mean square.
 const LARGEST: (usize, usize) = (3200, 45);
@@ -67,7 +67,7 @@ pub(super) fn llama4(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let turn = |axis: usize| {
         let angle = |p: &[usize; 2], j: usize| p[axis] as f32 * frequency(THETA, 4 * j, clip.head_dim);
         let angles = at.iter().flat_map(|p| (0..half / 2).map(move |j| angle(p, j))).collect();
-        Turn { columns: (axis * half, half), pairs: Pairs::Adjacent, angles }
+        Turn { columns: (axis * half, half), pairs: RotationPairs::Adjacent, angles }
     };
     let mut vit = Vit::new(clip);
     vit.turns = vec![turn(0), turn(1)];

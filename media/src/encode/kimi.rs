@@ -1,18 +1,19 @@
 //! The towers of Kimi-VL and Kimi K2.5.
 
-use super::pieces::{frequency, places, raster, sample, sampled_square, unshuffle, Sampling};
+use super::pieces::{frequency, places, raster, sample, sample_square_table, unshuffle, Sampling};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Kimi-VL: a square table of positions, a row for each.
 pub(super) fn vl(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, of.patches()?, Sampling::Antialias)?;
+    let positions =
+        sample_square_table(b, "v.position_embd.weight", of.clip.width, of.patches()?, Sampling::Antialias)?;
     let x = b.add(x, positions)?;
     rest(b, of, x, 1e-5)
 }
@@ -39,7 +40,7 @@ fn rest(b: &mut Builder<'_>, of: &Context<'_>, x: Val, eps: f32) -> Result<Val> 
     let turn = |axis: usize| {
         let angle = |p: &[usize; 2], j: usize| p[axis] as f32 * frequency(THETA, 4 * j, clip.head_dim);
         let angles = places.iter().flat_map(|p| (0..half / 2).map(move |j| angle(p, j))).collect();
-        Turn { columns: (axis * half, half), pairs: Pairs::Adjacent, angles }
+        Turn { columns: (axis * half, half), pairs: RotationPairs::Adjacent, angles }
     };
     let mut vit = Vit::new(clip);
     vit.turns = vec![turn(0), turn(1)];

@@ -7,7 +7,7 @@ use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Val, Window};
 use crate::{Builder, Error, Result};
 
-/// Of the projectors' norms.
+/// The epsilon of the projectors' norms.
 const EPS: f32 = 1e-5;
 /// Patches to a side that MobileVLM's projectors take.
 const SIDE: usize = 24;
@@ -76,7 +76,7 @@ fn square(b: &Builder<'_>, x: Val) -> Result<()> {
 }
 
 /// A window of 3 x 3 over a square of `side` with a border of zeros.
-fn around(side: usize, stride: usize) -> Window {
+fn window_3x3(side: usize, stride: usize) -> Window {
     Window { size: [side; 2], kernel: [3; 2], stride: [stride; 2], before: [1; 2], out: [side.div_ceil(stride); 2] }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn ldp(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 /// Depthwise convolution, squeeze and excitation, a linear layer.
 fn mobile_block(b: &mut Builder<'_>, x: Val, index: usize, stride: usize) -> Result<Val> {
     let name = |part: &str| format!("mm.model.mb_block.{index}.block.{part}");
-    let x = b.depthwise(x, &name("0.0"), around(SIDE, stride))?;
+    let x = b.depthwise(x, &name("0.0"), window_3x3(SIDE, stride))?;
     let x = b.norm(NormKind::Layer, x, &name("0.1"), EPS)?;
     let x = b.act(Act::HardSwish, x)?;
     let rows = b.rows(x);
@@ -113,7 +113,7 @@ pub(super) fn ldpv2(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     square(b, x)?;
     let x = mlp(b, x, "mm.model.mlp.0", Act::Gelu, "mm.model.mlp.2")?;
     let x = mean_cells(b, x, [SIDE; 2], 2)?;
-    let nearby = b.depthwise(x, "mm.model.peg.0", around(SIDE / 2, 1))?;
+    let nearby = b.depthwise(x, "mm.model.peg.0", window_3x3(SIDE / 2, 1))?;
     b.add(x, nearby)
 }
 

@@ -3,10 +3,10 @@
 use super::pieces::{cells, join_cells, places, vision_angles};
 use super::vit::{embed_patches, mlp, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// What a block sees.
@@ -96,6 +96,6 @@ fn tower(b: &Builder<'_>, of: &Context<'_>, places: &[[usize; 2]]) -> Result<Vit
     vit.head_dim = rows / heads;
     vit.scale = 1.0 / (vit.head_dim as f32).sqrt();
     let angles = vision_angles(places, vit.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Halves, angles }];
     Ok(vit)
 }

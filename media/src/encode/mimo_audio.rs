@@ -4,12 +4,12 @@ use super::pieces::raster;
 use super::sound::{angles, conv_of_three, frames, pad_rows};
 use super::vit::{mlp, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Pairs, Val, Window};
+use crate::graph::{Act, Arg, Join, NormKind, RotationPairs, Val, Window};
 use crate::{Attention, Builder, Error, Result};
 
 /// The block whose rows, as its attention leaves them, are added again behind the last one.
 const AGAIN: usize = 2;
-/// Of the tower's rotation, and of that over groups.
+/// The bases of the frequencies of the tower's rotation, and of that over groups.
 const THETAS: [f32; 2] = [10_000.0, 640_000.0];
 
 /// MiMo-Audio.
@@ -19,9 +19,9 @@ pub(super) fn mimo(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     local(b, of, x)
 }
 
-fn turned(of: &Context<'_>, positions: impl Iterator<Item = usize>, theta: f32) -> Vit {
+fn rotation_rows(of: &Context<'_>, positions: impl Iterator<Item = usize>, theta: f32) -> Vit {
     let dims = of.clip.head_dim;
-    let turn = Turn { columns: (0, dims), pairs: Pairs::Halves, angles: angles(positions, dims, theta) };
+    let turn = Turn { columns: (0, dims), pairs: RotationPairs::Halves, angles: angles(positions, dims, theta) };
     Vit { act: Act::GeluErf, turns: vec![turn], ..Vit::new(of.clip) }
 }
 
@@ -47,7 +47,7 @@ fn tower(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
         b.spans((0..rows).map(span).collect())
     };
     let (all, near) = (seen(rows), seen(window));
-    let vit = turned(of, 0..rows, THETAS[0]);
+    let vit = rotation_rows(of, 0..rows, THETAS[0]);
     let mut again = x;
     for (index, mode) in pattern.iter().enumerate() {
         let spans = Some(if *mode == -1 { all } else { near });
@@ -121,7 +121,7 @@ fn local(b: &mut Builder<'_>, of: &Context<'_>, x: Val) -> Result<Val> {
         blocks: "mm.a.local_blk".into(),
         norm: NormKind::Rms,
         act: Act::Silu,
-        ..turned(of, (0..rows).map(|row| row % each), THETAS[1])
+        ..rotation_rows(of, (0..rows).map(|row| row % each), THETAS[1])
     };
     for index in 0..count {
         x = vit.block(b, x, index, Some(spans))?;

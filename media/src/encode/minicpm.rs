@@ -11,7 +11,7 @@ use crate::{Attention, Builder, Error, Result};
 const SIDE: usize = 70;
 /// Columns of a head of the resampler.
 const HEAD: usize = 128;
-/// Of the resampler's positions.
+/// The base of the frequencies of the resampler's positions.
 const THETA: f32 = 10_000.0;
 
 /// Patches in the given order, with their positions.
@@ -77,7 +77,7 @@ pub(super) fn resampler(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 }
 
 /// Version 4.6: cells of 2 x 2 patches are merged at the end, and with a factor of 4 also behind one of the blocks.
-pub(super) fn merged(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
+pub(super) fn build_merged(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let [w, h] = of.patches()?;
     let factor = of.keys.size_or("projector.scale_factor", 4)?;
     let vit = tower(of);

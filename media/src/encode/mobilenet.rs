@@ -5,7 +5,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Val, Window};
 use crate::{Attention, Builder, Error, Result};
 
-/// Of all norms.
+/// The epsilon of all norms.
 const EPS: f32 = 1e-6;
 /// Stages that a file may have.
 const STAGES: usize = 4;
@@ -14,7 +14,7 @@ const SIDE: usize = 16;
 
 /// A picture of rows: a value and its columns and rows.
 #[derive(Clone, Copy)]
-struct Map {
+struct FeatureMap {
     val: Val,
     grid: [usize; 2],
 }
@@ -30,46 +30,46 @@ fn side(b: &Builder<'_>, name: &str) -> Result<usize> {
     Ok(b.shape(&format!("{name}.weight"))?.first().copied().unwrap_or(1))
 }
 
-fn conv(b: &mut Builder<'_>, x: Map, name: &str, stride: usize) -> Result<Map> {
+fn conv(b: &mut Builder<'_>, x: FeatureMap, name: &str, stride: usize) -> Result<FeatureMap> {
     let window = same(x.grid, side(b, name)?, stride);
-    Ok(Map { val: b.conv(x.val, name, window)?, grid: window.out })
+    Ok(FeatureMap { val: b.conv(x.val, name, window)?, grid: window.out })
 }
 
-fn depthwise(b: &mut Builder<'_>, x: Map, name: &str, stride: usize) -> Result<Map> {
+fn depthwise(b: &mut Builder<'_>, x: FeatureMap, name: &str, stride: usize) -> Result<FeatureMap> {
     let window = same(x.grid, side(b, name)?, stride);
-    Ok(Map { val: b.depthwise(x.val, name, window)?, grid: window.out })
+    Ok(FeatureMap { val: b.depthwise(x.val, name, window)?, grid: window.out })
 }
 
-fn norm(b: &mut Builder<'_>, x: Map, name: &str) -> Result<Map> {
-    Ok(Map { val: norm_if(b, NormKind::Rms, x.val, name, EPS)?, ..x })
+fn norm(b: &mut Builder<'_>, x: FeatureMap, name: &str) -> Result<FeatureMap> {
+    Ok(FeatureMap { val: norm_if(b, NormKind::Rms, x.val, name, EPS)?, ..x })
 }
 
-fn gelu(b: &mut Builder<'_>, x: Map) -> Result<Map> {
-    Ok(Map { val: b.act(Act::Gelu, x.val)?, ..x })
+fn gelu(b: &mut Builder<'_>, x: FeatureMap) -> Result<FeatureMap> {
+    Ok(FeatureMap { val: b.act(Act::Gelu, x.val)?, ..x })
 }
 
 /// A 1 x 1 convolution.
-fn point(b: &mut Builder<'_>, x: Map, name: &str) -> Result<Map> {
-    Ok(Map { val: b.linear(x.val, name)?, ..x })
+fn point(b: &mut Builder<'_>, x: FeatureMap, name: &str) -> Result<FeatureMap> {
+    Ok(FeatureMap { val: b.linear(x.val, name)?, ..x })
 }
 
-fn scale(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Map> {
+fn scale(b: &mut Builder<'_>, x: FeatureMap, prefix: &str) -> Result<FeatureMap> {
     let name = format!("{prefix}.layer_scale.gamma");
     match b.has(&name) {
-        true => Ok(Map { val: b.mul_weight(x.val, &name, 1, b.cols(x.val))?, ..x }),
+        true => Ok(FeatureMap { val: b.mul_weight(x.val, &name, 1, b.cols(x.val))?, ..x }),
         false => Ok(x),
     }
 }
 
 /// `y + x` where both are as large, else `y`.
-fn residual(b: &mut Builder<'_>, y: Map, x: Map) -> Result<Map> {
+fn residual(b: &mut Builder<'_>, y: FeatureMap, x: FeatureMap) -> Result<FeatureMap> {
     match x.grid == y.grid && b.cols(x.val) == b.cols(y.val) {
-        true => Ok(Map { val: b.add(y.val, x.val)?, ..y }),
+        true => Ok(FeatureMap { val: b.add(y.val, x.val)?, ..y }),
         false => Ok(y),
     }
 }
 
-fn edge(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<Map> {
+fn edge(b: &mut Builder<'_>, x: FeatureMap, prefix: &str, stride: usize) -> Result<FeatureMap> {
     let name = |part: &str| format!("{prefix}.{part}");
     let y = conv(b, x, &name("conv_exp"), stride)?;
     let y = norm(b, y, &name("bn1"))?;
@@ -79,7 +79,7 @@ fn edge(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<Map>
     residual(b, y, x)
 }
 
-fn inverted(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<Map> {
+fn inverted_residual(b: &mut Builder<'_>, x: FeatureMap, prefix: &str, stride: usize) -> Result<FeatureMap> {
     let name = |part: &str| format!("{prefix}.{part}");
     let has = |b: &Builder<'_>, part: &str| b.has(&format!("{prefix}.{part}.conv.weight"));
     let mut y = x;
@@ -106,7 +106,7 @@ fn inverted(b: &mut Builder<'_>, x: Map, prefix: &str, stride: usize) -> Result<
 }
 
 /// Keys or values: from a smaller picture if the file has a convolution for it.
-fn narrowed(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Val> {
+fn project_narrow(b: &mut Builder<'_>, x: FeatureMap, prefix: &str) -> Result<Val> {
     let mut y = x;
     if b.has(&format!("{prefix}.down_conv.weight")) {
         y = depthwise(b, x, &format!("{prefix}.down_conv"), 2)?;
@@ -116,17 +116,17 @@ fn narrowed(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Val> {
 }
 
 /// An attention whose queries share one head of keys and values.
-fn attention(b: &mut Builder<'_>, x: Map, prefix: &str) -> Result<Map> {
+fn attention(b: &mut Builder<'_>, x: FeatureMap, prefix: &str) -> Result<FeatureMap> {
     let name = |part: &str| format!("{prefix}.{part}");
     let normed = norm(b, x, &name("norm"))?;
     let q = b.linear(normed.val, &name("attn.query.proj"))?;
-    let k = narrowed(b, normed, &name("attn.key"))?;
-    let v = narrowed(b, normed, &name("attn.value"))?;
+    let k = project_narrow(b, normed, &name("attn.key"))?;
+    let v = project_narrow(b, normed, &name("attn.value"))?;
     let dim = b.cols(k);
     let heads = b.cols(q) / dim;
     let rules = Attention { heads, kv_heads: 1, scale: 1.0 / (dim as f32).sqrt(), ..Attention::default() };
     let attended = b.attend((b.all(q), b.all(k), b.all(v)), &rules)?;
-    let y = Map { val: b.linear(attended, &name("attn.output.proj"))?, ..x };
+    let y = FeatureMap { val: b.linear(attended, &name("attn.output.proj"))?, ..x };
     if b.cols(y.val) != b.cols(x.val) {
         return Ok(y);
     }
@@ -140,7 +140,7 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
         return Err(Error::Medium(format!("expected one picture, found {} frames", of.inputs.len())));
     };
     let grid = [input.width, input.height];
-    let x = Map { val: b.input(grid[0] * grid[1], 3)?, grid };
+    let x = FeatureMap { val: b.input(grid[0] * grid[1], 3)?, grid };
     let x = conv(b, x, "v.conv_stem.conv", 2)?;
     let x = norm(b, x, "v.conv_stem.bn")?;
     let mut x = gelu(b, x)?;
@@ -156,7 +156,7 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
             } else if has("attn.query.proj") {
                 attention(b, x, &prefix)?
             } else if has("dw_start.conv") || has("pw_exp.conv") {
-                inverted(b, x, &prefix, stride)?
+                inverted_residual(b, x, &prefix, stride)?
             } else {
                 break;
             };
@@ -177,7 +177,7 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 }
 
 /// The ends of stages at the size of the first one, fed forward together, then pooled.
-fn fuse(b: &mut Builder<'_>, ends: &[Map]) -> Result<Val> {
+fn fuse(b: &mut Builder<'_>, ends: &[FeatureMap]) -> Result<Val> {
     let Some(first) = ends.first() else {
         return Err(Error::MissingTensor("v.blk.0.0.conv_exp.weight".into()));
     };
@@ -192,7 +192,7 @@ fn fuse(b: &mut Builder<'_>, ends: &[Map]) -> Result<Val> {
         let order: Vec<i32> = (0..w * h).map(place).collect();
         parts.push(b.reorder(end.val, &order)?);
     }
-    let mut x = Map { val: b.join(&parts)?, grid: [w, h] };
+    let mut x = FeatureMap { val: b.join(&parts)?, grid: [w, h] };
     if b.has("v.msfa.ffn.pw_exp.conv.weight") {
         x = point(b, x, "v.msfa.ffn.pw_exp.conv")?;
         x = norm(b, x, "v.msfa.ffn.pw_exp.bn")?;

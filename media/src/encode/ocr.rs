@@ -1,20 +1,20 @@
 //! PaddleOCR-VL, dots.ocr and the pictures of dots3.note: rotations by row and column in raster order, a merger of cells.
 
-use super::pieces::{places, raster, sampled_square, unshuffle, vision_angles, Sampling};
+use super::pieces::{places, raster, sample_square_table, unshuffle, vision_angles, Sampling};
 use super::vit::{activation, embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Op, Pairs, Val};
+use crate::graph::{Act, Arg, Join, NormKind, Op, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// A tower with rotations by row and column, patches in raster order.
-pub(super) fn turned(of: &Context<'_>) -> Result<Vit> {
+pub(super) fn build_rotary_vit(of: &Context<'_>) -> Result<Vit> {
     let [w, h] = of.patches()?;
     let mut vit = Vit::new(of.clip);
     let angles = vision_angles(&places(&raster(w * h), w), vit.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Halves, angles }];
     Ok(vit)
 }
 
@@ -22,10 +22,10 @@ pub(super) fn turned(of: &Context<'_>) -> Result<Vit> {
 pub(super) fn paddle(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let grid = of.patches()?;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Antialias)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Antialias)?;
     let x = b.add(x, positions)?;
     let x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
-    let x = turned(of)?.run(b, x, of.clip.blocks)?;
+    let x = build_rotary_vit(of)?.run(b, x, of.clip.blocks)?;
     let x = norm_if(b, NormKind::Layer, x, "v.post_ln", of.clip.eps)?;
     let x = b.norm(NormKind::Layer, x, "mm.input_norm", 1e-5)?;
     let x = unshuffle(b, x, grid, 2)?;
@@ -44,7 +44,7 @@ pub(super) fn dots_note(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 
 fn dots_by(b: &mut Builder<'_>, of: &Context<'_>, merge: usize, used: usize) -> Result<Val> {
     let grid = of.patches()?;
-    let mut vit = turned(of)?;
+    let mut vit = build_rotary_vit(of)?;
     vit.norm = NormKind::Rms;
     let x = embed_patches(b, of)?;
     let mut x = norm_if(b, NormKind::Rms, x, "v.pre_ln", of.clip.eps)?;

@@ -38,7 +38,7 @@ pub fn join_cells(b: &mut Builder<'_>, x: Val, m: usize) -> Result<Val> {
     b.reshape(x, rows / (m * m), cols * m * m)
 }
 
-/// Likewise with features ordered by channel, then patch.
+/// Joins rows that stand in cells, `m * m` after each other, side by side, with features ordered by channel, then patch.
 ///
 /// # Errors
 /// Rows that are no whole cells.
@@ -183,7 +183,13 @@ pub fn sample(b: &mut Builder<'_>, table: Val, side: [usize; 2], grid: [usize; 2
 ///
 /// # Errors
 /// No such tensor; a number of rows that is no square.
-pub fn sampled_square(b: &mut Builder<'_>, name: &str, cols: usize, grid: [usize; 2], how: Sampling) -> Result<Val> {
+pub fn sample_square_table(
+    b: &mut Builder<'_>,
+    name: &str,
+    cols: usize,
+    grid: [usize; 2],
+    how: Sampling,
+) -> Result<Val> {
     let len: usize = b.shape(name)?.iter().product();
     let rows = len / cols.max(1);
     let side = rows.isqrt();

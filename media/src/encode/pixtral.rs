@@ -3,10 +3,10 @@
 use super::pieces::{cells, frequency, join_channels, places, raster};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Result};
 
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Rows of tokens, with the break behind each row but the last where the file has one.
@@ -46,8 +46,8 @@ fn tower(b: &mut Builder<'_>, of: &Context<'_>) -> Result<(Val, [usize; 2])> {
     };
     let mut vit = Vit { norm: NormKind::Rms, ..Vit::new(clip) };
     vit.turns = vec![
-        Turn { columns: (0, half), pairs: Pairs::Adjacent, angles: turn(1, 0) },
-        Turn { columns: (half, half), pairs: Pairs::Adjacent, angles: turn(0, 2) },
+        Turn { columns: (0, half), pairs: RotationPairs::Adjacent, angles: turn(1, 0) },
+        Turn { columns: (half, half), pairs: RotationPairs::Adjacent, angles: turn(0, 2) },
     ];
     let mut x = vit.run(b, x, clip.blocks)?;
     let mut grid = grid;

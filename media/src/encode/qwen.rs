@@ -1,23 +1,23 @@
 //! The towers of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and Ling 3: patches in cells of 2 x 2, rotations by row and column, a merger of cells.
 
-use super::pieces::{cells, join_cells, places, sampled_square, vision_angles, Sampling};
+use super::pieces::{cells, join_cells, places, sample_square_table, vision_angles, Sampling};
 use super::vit::{embed_patches, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
 /// Patches that are merged, to a side.
 const MERGE: usize = 2;
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 /// Pixels of a window of Qwen2.5-VL, to a side.
 const WINDOW: usize = 112;
 
-fn turned(of: &Context<'_>, order: &[i32]) -> Result<Vit> {
+fn build_rotary_vit(of: &Context<'_>, order: &[i32]) -> Result<Vit> {
     let mut vit = Vit::new(of.clip);
     let [w, _] = of.patches()?;
     let angles = vision_angles(&places(order, w), vit.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Halves, angles }];
     Ok(vit)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn two(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let order = cells(of.patches()?, MERGE)?;
     let x = embed_patches(b, of)?;
     let x = b.reorder(x, &order)?;
-    let mut vit = turned(of, &order)?;
+    let mut vit = build_rotary_vit(of, &order)?;
     vit.swapped = true;
     let x = vit.run(b, x, of.clip.blocks)?;
     let x = norm_if(b, NormKind::Layer, x, "v.post_ln", of.clip.eps)?;
@@ -64,16 +64,16 @@ pub(super) fn two_five(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let pattern = of.keys.whole("n_wa_pattern")?;
     let pattern = pattern
         .ok_or_else(|| Error::Key("clip.vision.n_wa_pattern: expected a whole number, found no such key".into()))?;
-    windowed(b, of, pattern)
+    build_windowed(b, of, pattern)
 }
 
 /// EXAONE 4.5: as Qwen2.5-VL, with fewer heads of k and v; without the key no block has windows.
 pub(super) fn exaone(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
-    windowed(b, of, of.keys.whole("n_wa_pattern")?.unwrap_or(0))
+    build_windowed(b, of, of.keys.whole("n_wa_pattern")?.unwrap_or(0))
 }
 
 /// Blocks that see windows, but each `pattern`-th; with 0 none does.
-fn windowed(b: &mut Builder<'_>, of: &Context<'_>, pattern: usize) -> Result<Val> {
+fn build_windowed(b: &mut Builder<'_>, of: &Context<'_>, pattern: usize) -> Result<Val> {
     let [w, h] = of.patches()?;
     let raster = cells([w, h], MERGE)?;
     let merged = [w / MERGE, h / MERGE];
@@ -86,7 +86,7 @@ fn windowed(b: &mut Builder<'_>, of: &Context<'_>, pattern: usize) -> Result<Val
     let order: Vec<i32> = window_order.iter().flat_map(|c| raster[c * size..][..size].iter().copied()).collect();
     let x = embed_patches(b, of)?;
     let mut x = b.reorder(x, &order)?;
-    let mut vit = turned(of, &order)?;
+    let mut vit = build_rotary_vit(of, &order)?;
     (vit.norm, vit.swapped, vit.act) = (NormKind::Rms, true, super::vit::activation(of.clip));
     let seen = window_spans(sizes.iter().map(|cells| cells * size));
     let spans = (pattern > 0).then(|| b.spans(seen));
@@ -107,10 +107,10 @@ pub(super) fn three(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let grid = of.patches()?;
     let order = cells(grid, MERGE)?;
     let x = embed_patches(b, of)?;
-    let positions = sampled_square(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Corners)?;
+    let positions = sample_square_table(b, "v.position_embd.weight", of.clip.width, grid, Sampling::Corners)?;
     let x = b.add(x, positions)?;
     let mut x = b.reorder(x, &order)?;
-    let vit = Vit { act: Act::Gelu, ..turned(of, &order)? };
+    let vit = Vit { act: Act::Gelu, ..build_rotary_vit(of, &order)? };
     let mut streams = Vec::new();
     for index in 0..of.clip.blocks {
         x = vit.block(b, x, index, None)?;

@@ -10,7 +10,7 @@ use crate::{Attention, Builder, Error, Result};
 
 /// Pixels of a patch, to a side.
 const PATCH: usize = 16;
-/// Of its norms.
+/// The epsilon of its norms.
 const EPS: f32 = 1e-6;
 /// The most rows of a window that a file may say, to a side.
 const WINDOW: usize = 1 << 8;

@@ -3,12 +3,12 @@
 use super::sound::{angles, frames, halving, time_across};
 use super::vit::{activation, mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
 /// Frames that Qwen3-ASR sees at once.
 const CHUNK: usize = 100;
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Three convolutions of a picture that is as wide as there are frames: a row for every eighth of these, channel by channel.
@@ -54,7 +54,7 @@ pub(super) fn dots3note(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = convolve(b, x, size)?;
     let x = b.linear(x, "a.conv_out")?;
     let half = of.clip.head_dim / 2;
-    let turn = Turn { columns: (0, half), pairs: Pairs::Halves, angles: angles(0..b.rows(x), half, THETA) };
+    let turn = Turn { columns: (0, half), pairs: RotationPairs::Halves, angles: angles(0..b.rows(x), half, THETA) };
     let vit = Vit { norm: NormKind::Rms, act: activation(of.clip), turns: vec![turn], ..Vit::new(of.clip) };
     let x = vit.run(b, x, of.clip.blocks)?;
     let x = norm_if(b, NormKind::Rms, x, "a.post_ln", of.clip.eps)?;

@@ -1,7 +1,7 @@
 //! The tower that nearly all encoders of pictures have: patches, and blocks of attention and feed-forward.
 
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Part, Spans, Val, Window};
+use crate::graph::{Act, NormKind, Part, RotationPairs, Spans, Val, Window};
 use crate::{Activation, Attention, Builder, Clip, Error, Result};
 
 /// A rotation of some columns of each head.
@@ -10,7 +10,7 @@ pub struct Turn {
     /// First column of a head, and how many.
     pub columns: (usize, usize),
     /// Which with which.
-    pub pairs: Pairs,
+    pub pairs: RotationPairs,
     /// `[rows, columns / 2]`
     pub angles: Vec<f32>,
 }
@@ -20,9 +20,9 @@ pub struct Turn {
 pub struct Vit {
     /// Prefix of the blocks' tensors, for instance `v.blk`.
     pub blocks: String,
-    /// Of all norms.
+    /// The kind of all norms.
     pub norm: NormKind,
-    /// Likewise.
+    /// The epsilon of all norms.
     pub eps: f32,
     /// Width of the rows.
     pub width: usize,
@@ -32,9 +32,9 @@ pub struct Vit {
     pub kv_heads: usize,
     /// Columns of a head.
     pub head_dim: usize,
-    /// Of the scores.
+    /// The factor of the scores.
     pub scale: f32,
-    /// Of the feed-forward part.
+    /// The activation of the feed-forward part.
     pub act: Act,
     /// Bounds of a gate and of what it gates: the gate at most this, the other from minus this to this.
     pub clamp: Option<f32>,
@@ -91,15 +91,15 @@ impl Vit {
         let name = |part: &str| format!("{}.{index}.{part}", self.blocks);
         let normed = b.norm(self.norm, x, &name("ln1"), self.eps)?;
         let attended = self.attention(b, normed, index, rules)?;
-        let attended = self.scaled(b, attended, &name("ls1"))?;
+        let attended = self.scale_by_tensor(b, attended, &name("ls1"))?;
         let attended = self.post(b, attended, &name("attn_post_norm"))?;
         let x = b.add(x, attended)?;
         let normed = b.norm(self.norm, x, &name("ln2"), self.eps)?;
         let fed = self.feed(b, normed, &format!("{}.{index}", self.blocks))?;
-        let fed = self.scaled(b, fed, &name("ls2"))?;
+        let fed = self.scale_by_tensor(b, fed, &name("ls2"))?;
         let fed = self.post(b, fed, &name("ffn_post_norm"))?;
         let x = b.add(x, fed)?;
-        self.scaled(b, x, &name("out_scale"))
+        self.scale_by_tensor(b, x, &name("out_scale"))
     }
 
     /// Blocks `0..count`, all rows seeing each other.
@@ -184,7 +184,7 @@ impl Vit {
         Ok(b.all(normed))
     }
 
-    fn scaled(&self, b: &mut Builder<'_>, x: Val, name: &str) -> Result<Val> {
+    fn scale_by_tensor(&self, b: &mut Builder<'_>, x: Val, name: &str) -> Result<Val> {
         let name = format!("{name}.weight");
         if !b.has(&name) {
             return Ok(x);
@@ -211,7 +211,7 @@ impl Vit {
         let fed = b.linear(x, &name(up))?;
         let fed = if b.has(&name("ffn_gate.weight")) {
             let gate = b.linear(x, &name("ffn_gate"))?;
-            self.gated(b, gate, fed)?
+            self.gate_activation(b, gate, fed)?
         } else {
             b.act(self.act, fed)?
         };
@@ -222,7 +222,7 @@ impl Vit {
     ///
     /// # Errors
     /// Different shapes.
-    pub fn gated(&self, b: &mut Builder<'_>, gate: Val, up: Val) -> Result<Val> {
+    pub fn gate_activation(&self, b: &mut Builder<'_>, gate: Val, up: Val) -> Result<Val> {
         match self.clamp {
             None => b.gate(self.act, gate, up),
             Some(c) => {

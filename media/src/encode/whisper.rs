@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Act, NormKind, Val};
 use crate::{Builder, Result};
 
-/// Of the norms of Ultravox' projector.
+/// The epsilon of the norms of Ultravox' projector.
 const EPS: f32 = 1e-6;
 
 /// Rows of the encoder, of two frames each; with `pooled` the means of pairs of them.
@@ -30,14 +30,14 @@ fn tower(b: &mut Builder<'_>, of: &Context<'_>, pooled: bool) -> Result<Val> {
     norm_if(b, NormKind::Layer, x, "a.post_ln", of.clip.eps)
 }
 
-fn stacked(b: &mut Builder<'_>, of: &Context<'_>, x: Val) -> Result<Val> {
+fn stack_frames(b: &mut Builder<'_>, of: &Context<'_>, x: Val) -> Result<Val> {
     stack_rows(b, x, of.keys.size("projector.stack_factor")?)
 }
 
 /// Ultravox.
 pub(super) fn ultravox(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = tower(b, of, false)?;
-    let x = stacked(b, of, x)?;
+    let x = stack_frames(b, of, x)?;
     let x = b.norm(NormKind::Rms, x, "mm.a.norm_pre", EPS)?;
     let x = b.linear(x, "mm.a.mlp.1")?;
     let x = gate_by_second(b, Act::Silu, x)?;
@@ -48,7 +48,7 @@ pub(super) fn ultravox(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 /// Voxtral.
 pub(super) fn voxtral(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = tower(b, of, true)?;
-    let x = stacked(b, of, x)?;
+    let x = stack_frames(b, of, x)?;
     mlp(b, x, "mm.a.mlp.1", Act::GeluErf, "mm.a.mlp.2")
 }
 
@@ -67,7 +67,7 @@ pub(super) fn music_flamingo(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Va
 /// MERaLiON.
 pub(super) fn meralion(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = tower(b, of, false)?;
-    let x = stacked(b, of, x)?;
+    let x = stack_frames(b, of, x)?;
     let x = b.norm(NormKind::Layer, x, "mm.a.norm_pre", of.clip.eps)?;
     let x = b.linear(x, "mm.a.mlp.0")?;
     let x = b.act(Act::Silu, x)?;
@@ -80,7 +80,7 @@ pub(super) fn meralion(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
 pub(super) fn glma(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let x = tower(b, of, false)?;
     let x = b.norm(NormKind::Layer, x, "mm.a.norm_pre", of.clip.eps)?;
-    let x = stacked(b, of, x)?;
+    let x = stack_frames(b, of, x)?;
     let x = mlp(b, x, "mm.a.mlp.1", Act::GeluErf, "mm.a.mlp.2")?;
     let cols = b.cols(x);
     let (first, last) = (b.load("v.boi", 1, cols)?, b.load("v.eoi", 1, cols)?);

@@ -4,12 +4,12 @@ use super::pieces::{cells, join_cells, places, vision_angles};
 use super::qwen::{window_spans, windows};
 use super::vit::{mlp, norm_if, Turn, Vit};
 use super::Context;
-use crate::graph::{Act, NormKind, Pairs, Val};
+use crate::graph::{Act, NormKind, RotationPairs, Val};
 use crate::{Builder, Error, Result};
 
 /// Patches that are merged, to a side.
 const MERGE: usize = 2;
-/// Of the rotation.
+/// The base of the rotation's frequencies.
 const THETA: f32 = 10_000.0;
 
 /// Youtu-VL.
@@ -29,7 +29,7 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let mut x = norm_if(b, NormKind::Layer, x, "v.pre_ln", of.clip.eps)?;
     let mut vit = Vit::new(of.clip);
     let angles = vision_angles(&places(&order, w), vit.head_dim, THETA);
-    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: Pairs::Halves, angles }];
+    vit.turns = vec![Turn { columns: (0, vit.head_dim), pairs: RotationPairs::Halves, angles }];
     let spans = match whole.is_empty() {
         true => None,
         false => Some(b.spans(window_spans(sizes.iter().map(|cells| cells * size)))),

@@ -1,6 +1,6 @@
 //! Attention of one query.
 
-use super::{ops, Run};
+use super::{ops, GraphRun};
 use crate::graph::{Bias, Digit, Op};
 
 fn digit(d: Digit, n: usize) -> usize {
@@ -8,7 +8,7 @@ fn digit(d: Digit, n: usize) -> usize {
 }
 
 /// Row `i` of [`Op::Attend`].
-pub fn row(run: &Run<'_>, op: &Op, i: usize, out: &mut [f32]) {
+pub fn row(run: &GraphRun<'_>, op: &Op, i: usize, out: &mut [f32]) {
     let Op::Attend { q, k, v, heads, kv_heads, spans, .. } = op else { return };
     let (q, k, v) = (run.part(*q), run.part(*k), run.part(*v));
     let (d, dv) = (q.cols / heads, v.cols / kv_heads);
@@ -32,7 +32,7 @@ pub fn row(run: &Run<'_>, op: &Op, i: usize, out: &mut [f32]) {
 }
 
 /// Makes weights of the products of query `i` and head `h` with keys from `from` on: they sum up to 1, or less with a sink.
-pub fn weigh(run: &Run<'_>, op: &Op, (i, h, from): (usize, usize, usize), scores: &mut [f32]) {
+pub fn weigh(run: &GraphRun<'_>, op: &Op, (i, h, from): (usize, usize, usize), scores: &mut [f32]) {
     let Op::Attend { scale, biases, soft_cap, sinks, .. } = op else { return };
     for (j, score) in scores.iter_mut().enumerate() {
         let added = |b: &Bias| {

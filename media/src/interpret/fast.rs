@@ -1,6 +1,6 @@
 //! Products by someone else's kernels: those of matrices, and those of attention, block by block of queries that see the same keys.
 
-use super::{attend, zeros, Products, Run};
+use super::{attend, zeros, GraphRun, Products};
 use crate::graph::{Op, Part, View, Weight, WeightUse};
 use crate::{Error, Result, Source};
 use pumex_quant::FormatId;
@@ -21,7 +21,7 @@ pub fn is_read_in_place(source: &dyn Source, used: &WeightUse) -> bool {
 }
 
 /// The part's rows without gaps.
-fn packed(run: &Run<'_>, x: Part, rows: std::ops::Range<usize>, at: usize, cols: usize) -> Result<Vec<f32>> {
+fn pack_rows(run: &GraphRun<'_>, x: Part, rows: std::ops::Range<usize>, at: usize, cols: usize) -> Result<Vec<f32>> {
     let from = run.part(x);
     let mut out = zeros(rows.len() * cols)?;
     out.par_chunks_mut(cols).zip(rows).for_each(|(to, i)| {
@@ -30,12 +30,12 @@ fn packed(run: &Run<'_>, x: Part, rows: std::ops::Range<usize>, at: usize, cols:
     Ok(out)
 }
 
-fn kernels<'r>(run: &'r Run<'_>) -> Result<&'r dyn Products> {
+fn kernels<'r>(run: &'r GraphRun<'_>) -> Result<&'r dyn Products> {
     run.products.ok_or_else(|| Error::Unsupported("products: expected kernels, found none".into()))
 }
 
 /// `x · weightᵀ + bias`, `[rows, m]`.
-pub fn multiply(run: &Run<'_>, x: Part, weight: Weight, bias: Option<Weight>) -> Result<Vec<f32>> {
+pub fn multiply(run: &GraphRun<'_>, x: Part, weight: Weight, bias: Option<Weight>) -> Result<Vec<f32>> {
     let (kernels, used) = (kernels(run)?, &run.graph.weights[weight.0]);
     let View { buffer, rows, cols } = run.graph.view(x.val);
     let mut out = zeros(rows * used.rows)?;
@@ -43,7 +43,7 @@ pub fn multiply(run: &Run<'_>, x: Part, weight: Weight, bias: Option<Weight>) ->
     let numbers: &[f32] = match x.cols == cols {
         true => &run.buffers[buffer],
         false => {
-            held = packed(run, x, 0..rows, 0, x.cols)?;
+            held = pack_rows(run, x, 0..rows, 0, x.cols)?;
             &held
         }
     };
@@ -64,7 +64,7 @@ pub fn multiply(run: &Run<'_>, x: Part, weight: Weight, bias: Option<Weight>) ->
 }
 
 /// All rows of [`Op::Attend`].
-pub fn attend(run: &Run<'_>, op: &Op) -> Result<Vec<f32>> {
+pub fn attend(run: &GraphRun<'_>, op: &Op) -> Result<Vec<f32>> {
     let Op::Attend { q, k, v, heads, kv_heads, spans, .. } = op else { return Ok(Vec::new()) };
     let kernels = kernels(run)?;
     let (queries, keys) = (run.graph.view(q.val).rows, run.graph.view(k.val).rows);
@@ -80,8 +80,8 @@ pub fn attend(run: &Run<'_>, op: &Op) -> Result<Vec<f32>> {
         let rows = first..first + alike;
         for h in 0..*heads {
             let kv = h / (heads / kv_heads);
-            let query = packed(run, *q, rows.clone(), h * d, d)?;
-            let key = packed(run, *k, from..to, kv * d, d)?;
+            let query = pack_rows(run, *q, rows.clone(), h * d, d)?;
+            let key = pack_rows(run, *k, from..to, kv * d, d)?;
             let mut scores = zeros(alike * (to - from))?;
             kernels.multiply((FormatId::F32, bytemuck::cast_slice(&key)), [alike, to - from, d], &query, &mut scores);
             scores.par_chunks_mut(to - from).enumerate().for_each(|(i, scores)| {

@@ -1,7 +1,7 @@
 //! What ops do with a row.
 
-use super::Repeated;
-use crate::graph::{Act, NormKind, Pairs, Window};
+use super::RepeatedRows;
+use crate::graph::{Act, NormKind, RotationPairs, Window};
 
 /// Σ a * b, in sixteen sums.
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -16,7 +16,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// See [`Act`].
+/// The activation `act` of `x`.
 pub fn act(act: Act, x: f32) -> f32 {
     let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     match act {
@@ -56,7 +56,7 @@ pub fn norm(kind: NormKind, x: &mut [f32], groups: usize, (weight, bias): (Optio
 }
 
 /// Each column's length, by the mean length.
-pub fn global_response(x: &Repeated<'_>, eps: f32) -> Vec<f32> {
+pub fn global_response(x: &RepeatedRows<'_>, eps: f32) -> Vec<f32> {
     let mut lengths = vec![0.0f64; x.cols];
     for row in x.numbers.chunks_exact(x.cols) {
         lengths.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
@@ -77,7 +77,7 @@ fn under(w: &Window, i: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
 }
 
 /// What the window sees at place `i`.
-pub fn unfold(x: &Repeated<'_>, w: &Window, i: usize, out: &mut [f32]) {
+pub fn unfold(x: &RepeatedRows<'_>, w: &Window, i: usize, out: &mut [f32]) {
     let len = w.kernel[0] * w.kernel[1];
     for (k, row) in under(w, i) {
         let pixel = &x.numbers[row * x.cols..][..x.cols];
@@ -86,7 +86,13 @@ pub fn unfold(x: &Repeated<'_>, w: &Window, i: usize, out: &mut [f32]) {
 }
 
 /// A convolution of each channel at place `i`.
-pub fn depthwise(x: &Repeated<'_>, w: &Window, (weight, bias): (&[f32], Option<&[f32]>), i: usize, out: &mut [f32]) {
+pub fn depthwise(
+    x: &RepeatedRows<'_>,
+    w: &Window,
+    (weight, bias): (&[f32], Option<&[f32]>),
+    i: usize,
+    out: &mut [f32],
+) {
     let len = w.kernel[0] * w.kernel[1];
     if let Some(bias) = bias {
         out.copy_from_slice(bias);
@@ -108,19 +114,19 @@ pub fn place(dims: &[(usize, usize)], mut n: usize) -> usize {
 }
 
 /// Turns columns in place; `turns` are cosines, then sines.
-pub fn rotate(x: &mut [f32], pairs: Pairs, turns: &[f32]) {
+pub fn rotate(x: &mut [f32], pairs: RotationPairs, turns: &[f32]) {
     let half = x.len() / 2;
     for p in 0..half {
         let (i, j) = match pairs {
-            Pairs::Adjacent => (2 * p, 2 * p + 1),
-            Pairs::Halves => (p, p + half),
+            RotationPairs::Adjacent => (2 * p, 2 * p + 1),
+            RotationPairs::Halves => (p, p + half),
         };
         let (cos, sin) = (turns[p], turns[half + p]);
         (x[i], x[j]) = (x[i] * cos - x[j] * sin, x[i] * sin + x[j] * cos);
     }
 }
 
-/// See [`crate::graph::Op::Choose`].
+/// Chooses `k` columns of the row `x` into `out`, as [`crate::graph::Op::Choose`] says.
 pub fn choose(x: &[f32], bias: Option<&[f32]>, k: usize, out: &mut [f32]) {
     let mut order: Vec<usize> = (0..x.len()).collect();
     let key = |i: usize| x[i] + bias.map_or(0.0, |b| b[i]);

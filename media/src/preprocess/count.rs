@@ -3,11 +3,11 @@
 use super::sizes::block_rows;
 use super::table::Count;
 use super::{tiles, Setting};
-use crate::{Error, Input, Result};
+use crate::{EncoderInput, Error, Result};
 
 impl Setting<'_> {
     /// Rows of an input.
-    pub(super) fn count(&self, input: &Input) -> Result<usize> {
+    pub(super) fn count(&self, input: &EncoderInput) -> Result<usize> {
         let (patch, merge) = (self.patch, self.merge);
         let [columns, rows] = [input.width / patch, input.height / patch];
         let patches = columns * rows;
@@ -41,7 +41,7 @@ impl Setting<'_> {
             Count::Block => input.lead_pad + block_rows([up(input.width), up(input.height)]),
             Count::Unpadded => {
                 let side = self.query_side * (columns / self.window_side);
-                let [w, h] = tiles::unpadded(input.tiles.map(|n| n * side), input.original);
+                let [w, h] = tiles::unpadded_cells(input.tiles.map(|n| n * side), input.original);
                 side * side + h * (w + 1)
             }
         };
@@ -55,7 +55,7 @@ impl Setting<'_> {
     }
 
     /// Columns and rows of an input's grid; its rows in one line where they have no places.
-    pub(super) fn grid(&self, input: &Input, rows: usize) -> [usize; 2] {
+    pub(super) fn grid(&self, input: &EncoderInput, rows: usize) -> [usize; 2] {
         if self.projector.places && self.m_rope {
             [input.width, input.height].map(|n| n / self.patch / 2)
         } else {

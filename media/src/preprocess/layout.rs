@@ -1,14 +1,14 @@
 //! A picture to pictures as the encoder takes them, before they are normalised.
 
 use super::sizes::{self, Bounds};
-use super::table::{Layout, Pinpoints, Projector};
+use super::table::{InputLayout, Pinpoints, Projector};
 use super::tiles::{self, windows};
 use super::Setting;
 use crate::resize::{canvas, check_size, crop, fit, paste, resize, MOST_PIXELS};
 use crate::{Error, Filter, Fit, Picture, Result};
 
 /// One input of the encoder, in 8 bits.
-pub(super) struct Draft {
+pub(super) struct InputDraft {
     pub picture: Picture,
     /// The side that it is brought to after it is normalised.
     pub side: Option<usize>,
@@ -18,18 +18,18 @@ pub(super) struct Draft {
     pub separator: bool,
 }
 
-impl From<Picture> for Draft {
-    fn from(picture: Picture) -> Draft {
-        Draft { picture, side: None, tiles: [0, 0], separator: false }
+impl From<Picture> for InputDraft {
+    fn from(picture: Picture) -> InputDraft {
+        InputDraft { picture, side: None, tiles: [0, 0], separator: false }
     }
 }
 
 /// What a picture becomes.
 pub(super) enum Drafts {
     /// One input.
-    One(Draft),
+    One(InputDraft),
     /// An overview and tiles row by row, in so many columns; without tiles there is the overview alone.
-    Tiled { overview: Draft, tiles: Vec<Draft>, columns: usize },
+    Tiled { overview: InputDraft, tiles: Vec<InputDraft>, columns: usize },
 }
 
 fn alone(overview: Picture) -> Drafts {
@@ -42,8 +42,8 @@ fn cut(picture: &Picture, grid: [usize; 2]) -> Result<Vec<Picture>> {
     (0..grid[0] * grid[1]).map(|i| crop(picture, i % grid[0] * w, i / grid[0] * h, w, h)).collect()
 }
 
-fn tiled(overview: Picture, refined: &Picture, grid: [usize; 2]) -> Result<Drafts> {
-    let tiles = cut(refined, grid)?.into_iter().map(Draft::from).collect();
+fn tile_drafts(overview: Picture, refined: &Picture, grid: [usize; 2]) -> Result<Drafts> {
+    let tiles = cut(refined, grid)?.into_iter().map(InputDraft::from).collect();
     Ok(Drafts::Tiled { overview: overview.into(), tiles, columns: grid[0] })
 }
 
@@ -56,24 +56,28 @@ impl Setting<'_> {
         let fitted = |size: [usize; 2]| fit(picture, size, filter, style, pad);
         let one = |size: [usize; 2]| Ok(Drafts::One(fitted(size)?.into()));
         match self.projector.layout {
-            Layout::Fixed if self.pinpoints.is_empty() => one(square),
-            Layout::Fixed => self.pinpoint_tiles(picture, &self.pinpoints),
-            Layout::Dynamic => one(sizes::near_own(size, unit, self.bounds, 0)),
-            Layout::Longest => one(sizes::near_own(size, unit, self.bounds, self.longest.unwrap_or(self.image_size))),
-            Layout::Canvas => {
+            InputLayout::Fixed if self.pinpoints.is_empty() => one(square),
+            InputLayout::Fixed => self.pinpoint_tiles(picture, &self.pinpoints),
+            InputLayout::Dynamic => one(sizes::near_own(size, unit, self.bounds, 0)),
+            InputLayout::Longest => {
+                one(sizes::near_own(size, unit, self.bounds, self.longest.unwrap_or(self.image_size)))
+            }
+            InputLayout::Canvas => {
                 let (sides, content) = sizes::canvas(size, unit, self.bounds);
                 let content = resize(picture, content[0], content[1], filter)?;
                 Ok(Drafts::One(paste(canvas(sides[0], sides[1], [0; 3])?, &content, 0, 0)?.into()))
             }
-            Layout::Steps => one(sizes::in_steps(size, self.patch, unit, self.bounds.max / (self.patch * self.patch))),
-            Layout::Ratio => one(sizes::nearest_ratio(size, unit, self.bounds.max / (unit * unit))),
-            Layout::Block => {
+            InputLayout::Steps => {
+                one(sizes::in_steps(size, self.patch, unit, self.bounds.max / (self.patch * self.patch)))
+            }
+            InputLayout::Ratio => one(sizes::nearest_ratio(size, unit, self.bounds.max / (unit * unit))),
+            InputLayout::Block => {
                 let sides = sizes::within_block(size, self.patch, self.merge, self.bounds.min, self.block)?;
                 let wide = size[0] >= sizes::WIDEST * size[1];
                 let style = if wide { Fit::Stretch } else { style };
                 Ok(Drafts::One(fit(picture, sides, filter, style, pad)?.into()))
             }
-            Layout::Pinpoints(kind) => {
+            InputLayout::Pinpoints(kind) => {
                 let grids = match kind {
                     Pinpoints::Tiles => tiles::grids(self.tiles[0], self.tiles[1]),
                     Pinpoints::Square(most) => tiles::squares(most),
@@ -82,8 +86,8 @@ impl Setting<'_> {
                 let all: Vec<_> = self.pinpoints.iter().copied().chain(made).collect();
                 self.pinpoint_tiles(picture, &all)
             }
-            Layout::Slices => self.slices(picture),
-            Layout::LargeTiles => {
+            InputLayout::Slices => self.slices(picture),
+            InputLayout::LargeTiles => {
                 const TILE: usize = 512;
                 let overview = sizes::near_own(size, unit, self.bounds, 0);
                 let overview = resize(picture, overview[0], overview[1], filter)?;
@@ -91,12 +95,12 @@ impl Setting<'_> {
                     return Ok(Drafts::One(overview.into()));
                 }
                 let grid = tiles::ratio_grid(size, 2, 10, TILE);
-                tiled(overview, &fit(picture, grid.map(|n| n * TILE), filter, Fit::Ceil, [0; 3])?, grid)
+                tile_drafts(overview, &fit(picture, grid.map(|n| n * TILE), filter, Fit::Ceil, [0; 3])?, grid)
             }
-            Layout::Multiples => self.multiples(picture),
-            Layout::Windows => self.windows(picture),
-            Layout::Views(tile, _, joined) => {
-                let mut overview = Draft::from(fit(picture, square, filter, Fit::Nearest, pad)?);
+            InputLayout::Multiples => self.multiples(picture),
+            InputLayout::Windows => self.windows(picture),
+            InputLayout::Views(tile, _, joined) => {
+                let mut overview = InputDraft::from(fit(picture, square, filter, Fit::Nearest, pad)?);
                 overview.separator = true;
                 if size.iter().all(|n| *n <= tile) {
                     return Ok(Drafts::Tiled { overview, tiles: Vec::new(), columns: 0 });
@@ -108,19 +112,19 @@ impl Setting<'_> {
                     tiles = tiles.chunks(grid[0]).map(stack).collect::<Result<_>>()?;
                 }
                 let columns = if joined { 1 } else { grid[0] };
-                Ok(Drafts::Tiled { overview, tiles: tiles.into_iter().map(Draft::from).collect(), columns })
+                Ok(Drafts::Tiled { overview, tiles: tiles.into_iter().map(InputDraft::from).collect(), columns })
             }
-            Layout::Stack => {
-                let (refined, grid) = self.refined(picture, &self.pinpoints)?;
+            InputLayout::Stack => {
+                let (refined, grid) = self.fit_best_grid(picture, &self.pinpoints)?;
                 let mut all = vec![resize(picture, square[0], square[1], filter)?];
                 all.extend(cut(&refined, grid)?);
-                Ok(Drafts::One(Draft { tiles: grid, ..Draft::from(stack(&all)?) }))
+                Ok(Drafts::One(InputDraft { tiles: grid, ..InputDraft::from(stack(&all)?) }))
             }
         }
     }
 
     /// A picture fitted into the best of `candidates`, and its grid of squares of `image_size`.
-    fn refined(&self, picture: &Picture, candidates: &[[usize; 2]]) -> Result<(Picture, [usize; 2])> {
+    fn fit_best_grid(&self, picture: &Picture, candidates: &[[usize; 2]]) -> Result<(Picture, [usize; 2])> {
         let size = [picture.width(), picture.height()];
         let best = tiles::best_pinpoint(size, candidates).ok_or_else(|| {
             Error::Key(
@@ -137,8 +141,8 @@ impl Setting<'_> {
         if picture.width() <= side && picture.height() <= side {
             return Ok(alone(overview));
         }
-        let (refined, grid) = self.refined(picture, candidates)?;
-        tiled(overview, &refined, grid)
+        let (refined, grid) = self.fit_best_grid(picture, candidates)?;
+        tile_drafts(overview, &refined, grid)
     }
 
     fn slices(&self, picture: &Picture) -> Result<Drafts> {
@@ -155,8 +159,8 @@ impl Setting<'_> {
         }
         let overview = stretched(tiles::about_square(size, side, unit, false))?;
         let grid = tiles::slice_grid(size, side);
-        let refined = fit(picture, tiles::sliced(size, grid, side, unit), Filter::Bicubic, Fit::Ceil, [0; 3])?;
-        tiled(overview, &refined, grid)
+        let refined = fit(picture, tiles::slice_size(size, grid, side, unit), Filter::Bicubic, Fit::Ceil, [0; 3])?;
+        tile_drafts(overview, &refined, grid)
     }
 
     fn multiples(&self, picture: &Picture) -> Result<Drafts> {
@@ -168,11 +172,11 @@ impl Setting<'_> {
             check_size(grid[0] * side, grid[1] * side)?;
             let first = resize(picture, first[0], first[1], filter)?;
             let refined = resize(&first, grid[0] * side, grid[1] * side, filter)?;
-            return tiled(resize(&refined, side, side, filter)?, &refined, grid);
+            return tile_drafts(resize(&refined, side, side, filter)?, &refined, grid);
         }
         let sides = sizes::near_own(size, side, self.bounds, self.longest.unwrap_or(0));
         let refined = fit(picture, sides, Filter::Bicubic, Fit::Ceil, [0; 3])?;
-        tiled(resize(picture, side, side, Filter::Bicubic)?, &refined, sides.map(|n| n / side))
+        tile_drafts(resize(picture, side, side, Filter::Bicubic)?, &refined, sides.map(|n| n / side))
     }
 
     fn windows(&self, picture: &Picture) -> Result<Drafts> {
@@ -191,7 +195,7 @@ impl Setting<'_> {
             whole = resize(&whole, w, h, Filter::Bilinear)?;
         }
         let size = [whole.width(), whole.height()];
-        let draft = |picture: Picture, side: usize| Draft { side: Some(side), ..Draft::from(picture) };
+        let draft = |picture: Picture, side: usize| InputDraft { side: Some(side), ..InputDraft::from(picture) };
         let overview = draft(whole.clone(), self.image_size);
         let Some(window) = windows::side(size, self.image_size) else {
             return Ok(Drafts::Tiled { overview, tiles: Vec::new(), columns: 0 });

@@ -1,9 +1,11 @@
 //! What a file's metadata and a user's wishes say of preprocessing, checked.
 
 use super::sizes::Bounds;
-use super::table::{Budget, Count, Layout, Marks, Merge, Pinpoints, Projector, PROJECTORS, SLICES_TOGETHER};
-use super::Options;
-use crate::{Clip, Error, Keys, Modality, Result, Source, TextModel};
+use super::table::{
+    Count, InputLayout, Merge, PictureMarks, Pinpoints, PixelBudget, Projector, PROJECTORS, SLICES_TOGETHER,
+};
+use super::PreprocessOptions;
+use crate::{Clip, Error, Modality, ProjectorKeys, Result, Source, TextModel};
 
 /// The longest `image_size`, tile or cell in pixels.
 const LONGEST: usize = 8192;
@@ -14,7 +16,7 @@ const MOST_TOKENS: usize = 1 << 20;
 /// A projector's row of the table and what the metadata adds to it.
 pub(super) struct Setting<'a> {
     pub projector: &'a Projector,
-    pub marks: Marks,
+    pub marks: PictureMarks,
     pub image_size: usize,
     /// Pixels of a patch's side.
     pub patch: usize,
@@ -49,7 +51,12 @@ fn key(name: &str, expected: &str, found: impl std::fmt::Debug) -> Error {
 }
 
 impl<'a> Setting<'a> {
-    pub(super) fn read(clip: &Clip, source: &dyn Source, options: &Options, model: &TextModel) -> Result<Setting<'a>> {
+    pub(super) fn read(
+        clip: &Clip,
+        source: &dyn Source,
+        options: &PreprocessOptions,
+        model: &TextModel,
+    ) -> Result<Setting<'a>> {
         if clip.modality != Modality::Vision {
             return Err(Error::Unsupported(format!(
                 "expected a projector of pictures, found {} of sounds",
@@ -60,11 +67,11 @@ impl<'a> Setting<'a> {
             .iter()
             .find(|p| p.name == clip.projector)
             .ok_or_else(|| Error::Unsupported(format!("pictures of the projector {}", clip.projector)))?;
-        let keys = Keys::new(source, Modality::Vision);
+        let keys = ProjectorKeys::new(source, Modality::Vision);
         let merge = merge(projector, &keys)?;
         // The pictures of these have sizes of their own, whatever the file says.
         let (image_size, patch) = match projector.layout {
-            Layout::Views(..) => (1024, 16),
+            InputLayout::Views(..) => (1024, 16),
             _ => (clip.image_size, clip.patch),
         };
         if !(1..=LONGEST).contains(&image_size) {
@@ -97,13 +104,13 @@ impl<'a> Setting<'a> {
             return Err(key("preproc_image_size", "at most 8192", setting.longest));
         }
         match projector.layout {
-            Layout::Fixed | Layout::Pinpoints(_) | Layout::Slices | Layout::Stack => {
+            InputLayout::Fixed | InputLayout::Pinpoints(_) | InputLayout::Slices | InputLayout::Stack => {
                 setting.pinpoints = pinpoints(&keys, image_size)?;
             }
-            Layout::Block => setting.set_block(clip, options)?,
+            InputLayout::Block => setting.set_block(clip, options)?,
             _ => {}
         }
-        if !matches!(projector.layout, Layout::Block) {
+        if !matches!(projector.layout, InputLayout::Block) {
             setting.bounds = bounds(projector, clip, unit * unit, options)?;
         }
         match projector.count {
@@ -122,8 +129,8 @@ impl<'a> Setting<'a> {
     }
 
     /// Bounds of a projector whose rows stand in a block: its least pixels are the file's, its most rows a user's or 384.
-    fn set_block(&mut self, clip: &Clip, options: &Options) -> Result<()> {
-        let [min, max] = asked(options)?;
+    fn set_block(&mut self, clip: &Clip, options: &PreprocessOptions) -> Result<()> {
+        let [min, max] = user_limits(options)?;
         let area = self.unit * self.unit;
         let least = clip.min_pixels.ok_or_else(|| key("image_min_pixels", "a number of pixels", "no such key"))?;
         self.block = max.map_or(384, |n| n.max(16));
@@ -152,7 +159,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-fn merge(projector: &Projector, keys: &Keys) -> Result<usize> {
+fn merge(projector: &Projector, keys: &ProjectorKeys) -> Result<usize> {
     let merge = match projector.merge {
         Merge::Always(n) => n,
         Merge::Scale(n) => keys.size_or("projector.scale_factor", n)?,
@@ -166,10 +173,10 @@ fn merge(projector: &Projector, keys: &Keys) -> Result<usize> {
     Ok(merge)
 }
 
-fn tiles(projector: &Projector, keys: &Keys) -> Result<[usize; 2]> {
+fn tiles(projector: &Projector, keys: &ProjectorKeys) -> Result<[usize; 2]> {
     let [min, max] = match projector.layout {
-        Layout::Pinpoints(Pinpoints::Tiles) => [1, 12],
-        Layout::Views(_, most, _) => [2, most],
+        InputLayout::Pinpoints(Pinpoints::Tiles) => [1, 12],
+        InputLayout::Views(_, most, _) => [2, most],
         _ => return Ok([1, 1]),
     };
     let [min, max] = [keys.size_or("preproc_min_tiles", min)?, keys.size_or("preproc_max_tiles", max)?];
@@ -179,7 +186,7 @@ fn tiles(projector: &Projector, keys: &Keys) -> Result<[usize; 2]> {
     Ok([min, max])
 }
 
-fn pinpoints(keys: &Keys, image_size: usize) -> Result<Vec<[usize; 2]>> {
+fn pinpoints(keys: &ProjectorKeys, image_size: usize) -> Result<Vec<[usize; 2]>> {
     let list = keys.list("image_grid_pinpoints")?;
     let side = |n: &i64| usize::try_from(*n).ok().filter(|n| *n > 0 && *n <= 65536 && n.is_multiple_of(image_size));
     let pair = |pair: &[i64]| match pair.iter().map(side).collect::<Option<Vec<_>>>().as_deref() {
@@ -190,7 +197,7 @@ fn pinpoints(keys: &Keys, image_size: usize) -> Result<Vec<[usize; 2]>> {
 }
 
 /// What a user asks for.
-fn asked(options: &Options) -> Result<[Option<usize>; 2]> {
+fn user_limits(options: &PreprocessOptions) -> Result<[Option<usize>; 2]> {
     let asked = [options.image_min_tokens, options.image_max_tokens];
     match asked.iter().flatten().find(|n| !(1..=MOST_TOKENS).contains(*n)) {
         Some(n) => Err(Error::Medium(format!("picture: expected 1 to {MOST_TOKENS} tokens, found {n} asked for"))),
@@ -199,21 +206,21 @@ fn asked(options: &Options) -> Result<[Option<usize>; 2]> {
 }
 
 /// Bounds in pixels: what a user asks for, then the file's keys, then the projector's tokens of `area` pixels each.
-fn bounds(projector: &Projector, clip: &Clip, area: usize, options: &Options) -> Result<Bounds> {
+fn bounds(projector: &Projector, clip: &Clip, area: usize, options: &PreprocessOptions) -> Result<Bounds> {
     let missing = |name: &str| key(name, "a number of pixels", "no such key");
     let [least, most] = match projector.budget {
-        Budget::Free => [0, 0],
-        Budget::Tokens(min, max) => [min * area, max * area],
-        Budget::Keys => [
+        PixelBudget::Free => [0, 0],
+        PixelBudget::Tokens(min, max) => [min * area, max * area],
+        PixelBudget::Keys => [
             clip.min_pixels.ok_or_else(|| missing("image_min_pixels"))?,
             clip.max_pixels.ok_or_else(|| missing("image_max_pixels"))?,
         ],
-        Budget::KeysOr(min, max) => [clip.min_pixels.unwrap_or(min * area), clip.max_pixels.unwrap_or(max * area)],
+        PixelBudget::KeysOr(min, max) => [clip.min_pixels.unwrap_or(min * area), clip.max_pixels.unwrap_or(max * area)],
     };
     if most > 0 && least > most {
         return Err(key("image_max_pixels", "at least image_min_pixels", [least, most]));
     }
-    let [min, max] = asked(options)?.map(|n| n.map(|n| n * area));
+    let [min, max] = user_limits(options)?.map(|n| n.map(|n| n * area));
     if let (Some(min), Some(max)) = (min, max) {
         if min > max {
             return Err(Error::Medium(format!(

@@ -78,7 +78,7 @@ pub(super) fn in_steps(size: [usize; 2], patch: usize, unit: usize, most: usize)
     sides
 }
 
-/// Of the cells around the picture's own ones, rounded down and up, those with the ratio nearest to its own.
+/// Among the cells around the picture's own ones, rounded down and up, those with the ratio nearest to its own.
 pub(super) fn nearest_ratio(size: [usize; 2], unit: usize, most: usize) -> [usize; 2] {
     let [width, height] = size.map(|n| n as f64);
     let (mut rows, mut columns) = (height / unit as f64, width / unit as f64);

@@ -19,20 +19,20 @@ pub(super) enum Merge {
 
 /// Where the least and the most pixels of a picture come from. A user's numbers of tokens stand above all of these.
 #[derive(Clone, Copy)]
-pub(super) enum Budget {
+pub(super) enum PixelBudget {
     /// None.
     Free,
     /// Least and most tokens.
     Tokens(usize, usize),
     /// `image_min_pixels` and `image_max_pixels`, which must be there.
     Keys,
-    /// The same keys, or tokens.
+    /// `image_min_pixels` and `image_max_pixels`, or numbers of tokens where they are not there.
     KeysOr(usize, usize),
 }
 
 /// How a picture becomes inputs.
 #[derive(Clone, Copy)]
-pub(super) enum Layout {
+pub(super) enum InputLayout {
     /// One square of `image_size`; with pinpoints in the metadata an overview and tiles.
     Fixed,
     /// One picture with sides near its own, within the budget.
@@ -85,13 +85,13 @@ pub(super) enum Count {
     Queries,
     /// Patches by the merge factor's square, rounded down.
     Merged,
-    /// Likewise, rounded up.
+    /// Patches by the merge factor's square, rounded up.
     MergedUp,
     /// Cells of two by two patches.
     Pairs,
     /// Cells of the merge factor.
     Cells,
-    /// Likewise, those that are cut off by the border too.
+    /// Cells of the merge factor, with those that are cut off by the border.
     CellsUp,
     /// Cells, and one row between rows of them if the file has it.
     Breaks,
@@ -122,7 +122,7 @@ pub(super) enum Sight {
 
 /// Texts around a picture and its parts. Each string is tokenized on its own.
 #[derive(Clone, Copy)]
-pub(super) struct Marks {
+pub(super) struct PictureMarks {
     /// In front of everything.
     pub begin: &'static str,
     /// Behind everything.
@@ -153,8 +153,8 @@ pub(super) struct Projector {
     /// `clip.projector_type`
     pub name: &'static str,
     pub merge: Merge,
-    pub budget: Budget,
-    pub layout: Layout,
+    pub budget: PixelBudget,
+    pub layout: InputLayout,
     pub filter: Filter,
     pub fit: Fit,
     /// The canvas around a fitted picture.
@@ -165,10 +165,10 @@ pub(super) struct Projector {
     /// Whether two pictures of one size become one medium.
     pub pairs: bool,
     pub sight: Sight,
-    pub marks: Marks,
+    pub marks: PictureMarks,
 }
 
-const UNMARKED: Marks = Marks {
+const UNMARKED: PictureMarks = PictureMarks {
     begin: "",
     end: "",
     other: None,
@@ -182,11 +182,11 @@ const UNMARKED: Marks = Marks {
     between_rows: &[],
 };
 
-const fn between(begin: &'static str, end: &'static str) -> Marks {
-    Marks { begin, end, ..UNMARKED }
+const fn mark_pair(begin: &'static str, end: &'static str) -> PictureMarks {
+    PictureMarks { begin, end, ..UNMARKED }
 }
 
-const SLICE: Marks = Marks {
+const SLICE: PictureMarks = PictureMarks {
     overview_first: true,
     before_overview: &["<image>"],
     after_overview: &["</image>"],
@@ -197,7 +197,7 @@ const SLICE: Marks = Marks {
 };
 
 /// Marks of MiniCPM-V 2.5, `clip.minicpmv_version` 2.
-pub(super) const SLICES_TOGETHER: Marks = Marks {
+pub(super) const SLICES_TOGETHER: PictureMarks = PictureMarks {
     before_tiles: &["<slice>"],
     after_tiles: &["</slice>"],
     before_tile: &["<image>"],
@@ -205,7 +205,7 @@ pub(super) const SLICES_TOGETHER: Marks = Marks {
     ..SLICE
 };
 
-const IDEFICS: Marks = Marks {
+const IDEFICS: PictureMarks = PictureMarks {
     before_overview: &["\n\n", "<fake_token_around_image>", "<global-img>"],
     after_overview: &["<fake_token_around_image>"],
     before_tile: &["<fake_token_around_image><row_%r_col_%c>"],
@@ -213,13 +213,13 @@ const IDEFICS: Marks = Marks {
     ..UNMARKED
 };
 
-const LFM: Marks = Marks {
+const LFM: PictureMarks = PictureMarks {
     before_overview: &["<|img_thumbnail|>"],
     before_tile: &["<|img_row_%r_col_%c|>"],
-    ..between("<|image_start|>", "<|image_end|>")
+    ..mark_pair("<|image_start|>", "<|image_end|>")
 };
 
-const STEP: Marks = Marks {
+const STEP: PictureMarks = PictureMarks {
     before_overview: &["<im_start>"],
     after_overview: &["<im_end>"],
     before_tile: &["<patch_start>"],
@@ -228,18 +228,20 @@ const STEP: Marks = Marks {
     ..UNMARKED
 };
 
-const KIMI: Marks =
-    Marks { other: Some(["<|begin_of_image|>", "<|end_of_image|>"]), ..between("<|media_begin|>", "<|media_end|>") };
+const KIMI: PictureMarks = PictureMarks {
+    other: Some(["<|begin_of_image|>", "<|end_of_image|>"]),
+    ..mark_pair("<|media_begin|>", "<|media_end|>")
+};
 
-const QWEN_MARKS: Marks = between("<|vision_start|>", "<|vision_end|>");
-const GEMMA_MARKS: Marks = between("<start_of_image>", "<end_of_image>");
-const GLM_MARKS: Marks = between("<|begin_of_image|>", "<|end_of_image|>");
+const QWEN_MARKS: PictureMarks = mark_pair("<|vision_start|>", "<|vision_end|>");
+const GEMMA_MARKS: PictureMarks = mark_pair("<start_of_image>", "<end_of_image>");
+const GLM_MARKS: PictureMarks = mark_pair("<|begin_of_image|>", "<|end_of_image|>");
 
 const LLAVA: Projector = Projector {
     name: "mlp",
     merge: Merge::Always(1),
-    budget: Budget::Free,
-    layout: Layout::Fixed,
+    budget: PixelBudget::Free,
+    layout: InputLayout::Fixed,
     filter: Filter::Bicubic,
     fit: Fit::Ceil,
     pad: [122, 116, 104],
@@ -251,11 +253,11 @@ const LLAVA: Projector = Projector {
 };
 
 const FIXED: Projector = Projector { pad: [0; 3], ..LLAVA };
-const DYNAMIC: Projector = Projector { layout: Layout::Dynamic, ..FIXED };
+const DYNAMIC: Projector = Projector { layout: InputLayout::Dynamic, ..FIXED };
 
 const QWEN: Projector = Projector {
     merge: Merge::Spatial(2),
-    budget: Budget::Tokens(8, 4096),
+    budget: PixelBudget::Tokens(8, 4096),
     count: Count::Pairs,
     places: true,
     marks: QWEN_MARKS,
@@ -264,25 +266,25 @@ const QWEN: Projector = Projector {
 
 const GEMMA4: Projector = Projector {
     merge: Merge::Scale(3),
-    budget: Budget::Tokens(70, 1120),
+    budget: PixelBudget::Tokens(70, 1120),
     count: Count::Merged,
-    marks: between("<|image>", "<image|>"),
+    marks: mark_pair("<|image>", "<image|>"),
     ..DYNAMIC
 };
 
 const PIXTRAL: Projector = Projector {
     merge: Merge::Spatial(1),
-    budget: Budget::Tokens(8, 1024),
+    budget: PixelBudget::Tokens(8, 1024),
     count: Count::Breaks,
-    marks: between("", "[IMG_END]"),
+    marks: mark_pair("", "[IMG_END]"),
     ..DYNAMIC
 };
 
 const DOTS: Projector = Projector {
     merge: Merge::ScaleKey,
-    budget: Budget::Keys,
+    budget: PixelBudget::Keys,
     count: Count::MergedUp,
-    marks: between("<|img|>", "<|endofimg|>"),
+    marks: mark_pair("<|img|>", "<|endofimg|>"),
     ..DYNAMIC
 };
 
@@ -312,77 +314,77 @@ pub(super) const PROJECTORS: &[Projector] = &[
     Projector { name: "qwen2.5vl_merger", pairs: true, ..QWEN },
     Projector { name: "qwen3vl_merger", pairs: true, ..QWEN },
     Projector { name: "ling3vl", pairs: true, ..QWEN },
-    Projector { name: "mimovl", budget: Budget::Keys, ..QWEN },
-    Projector { name: "exaone4_5", budget: Budget::Keys, marks: between("<vision>", "</vision>"), ..QWEN },
+    Projector { name: "mimovl", budget: PixelBudget::Keys, ..QWEN },
+    Projector { name: "exaone4_5", budget: PixelBudget::Keys, marks: mark_pair("<vision>", "</vision>"), ..QWEN },
     Projector { name: "glm4v", marks: GLM_MARKS, ..QWEN },
-    Projector { name: "glm5v", layout: Layout::Canvas, budget: Budget::Keys, marks: GLM_MARKS, ..QWEN },
+    Projector { name: "glm5v", layout: InputLayout::Canvas, budget: PixelBudget::Keys, marks: GLM_MARKS, ..QWEN },
     Projector {
         name: "paddleocr",
         merge: Merge::Always(2),
-        budget: Budget::Keys,
+        budget: PixelBudget::Keys,
         count: Count::MergedUp,
-        marks: between("<|IMAGE_START|>", "<|IMAGE_END|>"),
+        marks: mark_pair("<|IMAGE_START|>", "<|IMAGE_END|>"),
         ..QWEN
     },
     Projector {
         name: "youtuvl",
-        layout: Layout::Steps,
-        budget: Budget::Tokens(1, 62500),
+        layout: InputLayout::Steps,
+        budget: PixelBudget::Tokens(1, 62500),
         filter: Filter::Bilinear,
         fit: Fit::Stretch,
         ..QWEN
     },
     Projector {
         name: "hunyuanvl",
-        budget: Budget::KeysOr(256, 16384),
+        budget: PixelBudget::KeysOr(256, 16384),
         filter: Filter::Lanczos,
         fit: Fit::Stretch,
         count: Count::Newlines,
-        marks: between("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),
+        marks: mark_pair("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),
         ..QWEN
     },
     Projector { name: "pixtral", ..PIXTRAL },
     Projector {
         name: "lightonocr",
-        layout: Layout::Longest,
-        budget: Budget::Free,
-        marks: between("<|im_start|>", "<|im_end|>"),
+        layout: InputLayout::Longest,
+        budget: PixelBudget::Free,
+        marks: mark_pair("<|im_start|>", "<|im_end|>"),
         ..PIXTRAL
     },
     Projector {
         name: "kimivl",
         merge: Merge::Scale(1),
-        budget: Budget::Tokens(8, 1024),
+        budget: PixelBudget::Tokens(8, 1024),
         count: Count::CellsUp,
-        marks: between("<|media_start|>", "<|media_end|>"),
+        marks: mark_pair("<|media_start|>", "<|media_end|>"),
         ..DYNAMIC
     },
     Projector {
         name: "kimik25",
         merge: Merge::Scale(1),
-        budget: Budget::KeysOr(2, 4096),
+        budget: PixelBudget::KeysOr(2, 4096),
         count: Count::CellsUp,
         marks: KIMI,
         ..DYNAMIC
     },
     Projector { name: "dots_ocr", ..DOTS },
     Projector { name: "dots3note_v", merge: Merge::SpatialKey, ..DOTS },
-    Projector { name: "phi4", budget: Budget::Keys, filter: Filter::Bilinear, ..DYNAMIC },
+    Projector { name: "phi4", budget: PixelBudget::Keys, filter: Filter::Bilinear, ..DYNAMIC },
     Projector {
         name: "minimax_m3",
-        budget: Budget::Tokens(8, 576),
+        budget: PixelBudget::Tokens(8, 576),
         fit: Fit::Stretch,
         places: false,
-        marks: between("]<]start of image[>[", "]<]end of image[>["),
+        marks: mark_pair("]<]start of image[>[", "]<]end of image[>["),
         ..QWEN
     },
     Projector {
         name: "muse-glimmer",
-        layout: Layout::Ratio,
-        budget: Budget::Tokens(1, 4096),
+        layout: InputLayout::Ratio,
+        budget: PixelBudget::Tokens(1, 4096),
         filter: Filter::Lanczos,
         fit: Fit::Stretch,
-        marks: between("<|image_start|>", "<|image_end|>"),
+        marks: mark_pair("<|image_start|>", "<|image_end|>"),
         ..QWEN
     },
     Projector { name: "nemotron_v2_vl", ..MERGED },
@@ -390,28 +392,28 @@ pub(super) const PROJECTORS: &[Projector] = &[
         name: "yasa2",
         fit: Fit::Stretch,
         count: Count::Always(64),
-        marks: between("<image>", "</image>"),
+        marks: mark_pair("<image>", "</image>"),
         ..FIXED
     },
-    Projector { name: "idefics3", layout: Layout::Multiples, filter: Filter::Lanczos, marks: IDEFICS, ..MERGED },
+    Projector { name: "idefics3", layout: InputLayout::Multiples, filter: Filter::Lanczos, marks: IDEFICS, ..MERGED },
     Projector {
         name: "internvl",
-        layout: Layout::Pinpoints(Pinpoints::Tiles),
-        marks: between("<img>", "</img>"),
+        layout: InputLayout::Pinpoints(Pinpoints::Tiles),
+        marks: mark_pair("<img>", "</img>"),
         ..MERGED
     },
     Projector {
         name: "llama4",
-        layout: Layout::Pinpoints(Pinpoints::Square(3)),
-        marks: between("<|image_start|>", "<|image_end|>"),
+        layout: InputLayout::Pinpoints(Pinpoints::Square(3)),
+        marks: mark_pair("<|image_start|>", "<|image_end|>"),
         ..MERGED
     },
-    Projector { name: "resampler", layout: Layout::Slices, count: Count::Queries, marks: SLICE, ..FIXED },
-    Projector { name: "minicpmv4_6", layout: Layout::Slices, merge: Merge::Scale(4), marks: SLICE, ..MERGED },
+    Projector { name: "resampler", layout: InputLayout::Slices, count: Count::Queries, marks: SLICE, ..FIXED },
+    Projector { name: "minicpmv4_6", layout: InputLayout::Slices, merge: Merge::Scale(4), marks: SLICE, ..MERGED },
     Projector {
         name: "lfm2",
-        layout: Layout::LargeTiles,
-        budget: Budget::Tokens(64, 256),
+        layout: InputLayout::LargeTiles,
+        budget: PixelBudget::Tokens(64, 256),
         filter: Filter::Bilinear,
         count: Count::CellsUp,
         marks: LFM,
@@ -419,7 +421,7 @@ pub(super) const PROJECTORS: &[Projector] = &[
     },
     Projector {
         name: "step3vl",
-        layout: Layout::Windows,
+        layout: InputLayout::Windows,
         merge: Merge::Scale(4),
         count: Count::Cells,
         marks: STEP,
@@ -427,24 +429,24 @@ pub(super) const PROJECTORS: &[Projector] = &[
     },
     Projector {
         name: "deepseekocr",
-        layout: Layout::Views(640, 9, true),
+        layout: InputLayout::Views(640, 9, true),
         pad: [127; 3],
         count: Count::Lines,
-        marks: between("", "\n"),
+        marks: mark_pair("", "\n"),
         ..FIXED
     },
     Projector {
         name: "deepseekocr2",
-        layout: Layout::Views(768, 6, false),
+        layout: InputLayout::Views(768, 6, false),
         pad: [127; 3],
         count: Count::Queried,
-        marks: between("", "\n"),
+        marks: mark_pair("", "\n"),
         ..FIXED
     },
     Projector {
         name: "deepseek4v",
         merge: Merge::ScaleKey,
-        layout: Layout::Block,
+        layout: InputLayout::Block,
         fit: Fit::Nearest,
         pad: [127; 3],
         count: Count::Block,
@@ -453,9 +455,9 @@ pub(super) const PROJECTORS: &[Projector] = &[
     },
     Projector {
         name: "granite4_vision",
-        layout: Layout::Stack,
+        layout: InputLayout::Stack,
         count: Count::Unpadded,
-        marks: between("", "\n"),
+        marks: mark_pair("", "\n"),
         ..FIXED
     },
 ];

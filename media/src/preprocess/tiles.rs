@@ -69,7 +69,7 @@ pub(super) fn slice_grid(size: [usize; 2], side: usize) -> [usize; 2] {
 }
 
 /// Sides of a picture that is cut into `grid` slices of about `side` squared pixels each.
-pub(super) fn sliced(size: [usize; 2], grid: [usize; 2], side: usize, unit: usize) -> [usize; 2] {
+pub(super) fn slice_size(size: [usize; 2], grid: [usize; 2], side: usize, unit: usize) -> [usize; 2] {
     let slice = [0, 1].map(|i| whole(size[i], grid[i]) / grid[i]);
     let slice = about_square(slice, side, unit, true);
     [slice[0] * grid[0], slice[1] * grid[1]]
@@ -102,7 +102,7 @@ pub(super) fn is_large(size: [usize; 2], patch: usize, unit: usize, max: usize) 
 }
 
 /// Columns and rows that are left of a grid of `cells` once those are cut off that only padding of a picture of `size` fills.
-pub(super) fn unpadded(cells: [usize; 2], size: [usize; 2]) -> [usize; 2] {
+pub(super) fn unpadded_cells(cells: [usize; 2], size: [usize; 2]) -> [usize; 2] {
     let [columns, rows] = cells;
     let [width, height] = size;
     let kept = |all: usize, other: usize, own: usize, from: usize| {

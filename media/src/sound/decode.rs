@@ -13,9 +13,9 @@ use symphonia::core::io::MediaSourceStream;
 /// The most that a sound may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoundLimits {
-    /// Of the file.
+    /// The most bytes of the file.
     pub bytes: usize,
-    /// Of the sound.
+    /// The longest sound, seconds.
     pub seconds: u32,
 }
 
@@ -26,23 +26,23 @@ impl Default for SoundLimits {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Container {
     Wav,
     Flac,
     Ogg,
     Mp3,
 }
 
-impl Kind {
+impl Container {
     /// By what files begin with.
-    fn of(bytes: &[u8]) -> Option<Kind> {
+    fn of(bytes: &[u8]) -> Option<Container> {
         match bytes {
-            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Some(Kind::Wav),
-            [b'f', b'L', b'a', b'C', ..] => Some(Kind::Flac),
-            [b'O', b'g', b'g', b'S', ..] => Some(Kind::Ogg),
-            [b'I', b'D', b'3', ..] => Some(Kind::Mp3),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Some(Container::Wav),
+            [b'f', b'L', b'a', b'C', ..] => Some(Container::Flac),
+            [b'O', b'g', b'g', b'S', ..] => Some(Container::Ogg),
+            [b'I', b'D', b'3', ..] => Some(Container::Mp3),
             // Layer III of any version; layer bits of 01.
-            [0xff, second, ..] if second & 0xe6 == 0xe2 => Some(Kind::Mp3),
+            [0xff, second, ..] if second & 0xe6 == 0xe2 => Some(Container::Mp3),
             _ => None,
         }
     }
@@ -50,7 +50,7 @@ impl Kind {
 
 /// Whether bytes begin as one of the formats does that [`decode_sound`] takes.
 pub fn is_sound(bytes: &[u8]) -> bool {
-    Kind::of(bytes).is_some()
+    Container::of(bytes).is_some()
 }
 
 fn wrong(what: impl std::fmt::Display) -> Error {
@@ -65,14 +65,15 @@ pub fn decode_sound(bytes: &[u8], rate: u32, limits: &SoundLimits) -> Result<Vec
     if bytes.len() > limits.bytes {
         return Err(wrong(format_args!("expected at most {} bytes, found {}", limits.bytes, bytes.len())));
     }
-    let kind = Kind::of(bytes).ok_or_else(|| wrong("expected WAV, MP3, FLAC or Ogg Vorbis, found another format"))?;
-    if kind == Kind::Ogg {
+    let kind =
+        Container::of(bytes).ok_or_else(|| wrong("expected WAV, MP3, FLAC or Ogg Vorbis, found another format"))?;
+    if kind == Container::Ogg {
         check_pages(bytes)?;
     }
-    if let (Kind::Wav, Some(channels)) = (kind, wav_channels(bytes).filter(|n| !(1..=MOST_CHANNELS).contains(n))) {
+    if let (Container::Wav, Some(channels)) = (kind, wav_channels(bytes).filter(|n| !(1..=MOST_CHANNELS).contains(n))) {
         return Err(unlikely_channels(channels));
     }
-    let endless = (kind == Kind::Wav).then(|| end_wav(bytes)).flatten();
+    let endless = (kind == Container::Wav).then(|| end_wav(bytes)).flatten();
     let bytes = endless.as_deref().unwrap_or(bytes);
     // Decoders of others' making meet bytes of anyone's making here: a bug of theirs is an error of this file.
     std::panic::catch_unwind(|| Decoding::start(bytes, kind, rate, limits)?.run())
@@ -133,7 +134,7 @@ const MOST_CHANNELS: usize = 32;
 struct Decoding<'a> {
     format: Box<dyn FormatReader + 'a>,
     decoder: Box<dyn symphonia::core::codecs::audio::AudioDecoder>,
-    kind: Kind,
+    kind: Container,
     track: u32,
     /// Samples that the file says it has.
     says: Option<u64>,
@@ -146,7 +147,7 @@ struct Decoding<'a> {
 }
 
 impl<'a> Decoding<'a> {
-    fn start(bytes: &'a [u8], kind: Kind, rate: u32, limits: &SoundLimits) -> Result<Decoding<'a>> {
+    fn start(bytes: &'a [u8], kind: Container, rate: u32, limits: &SoundLimits) -> Result<Decoding<'a>> {
         let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
         let format = symphonia::default::get_probe()
             .probe(&Hint::new(), stream, Default::default(), Default::default())
@@ -159,7 +160,7 @@ impl<'a> Decoding<'a> {
             (Some(rate), _) if !RATES.contains(&rate) => Err(unlikely_rate(rate)),
             (_, Some(channels)) if channels > MOST_CHANNELS => Err(unlikely_channels(channels)),
             _ => symphonia::default::get_codecs()
-                .make_audio_decoder(params, &AudioDecoderOptions::default().verify(kind == Kind::Flac))
+                .make_audio_decoder(params, &AudioDecoderOptions::default().verify(kind == Container::Flac))
                 .map_err(wrong),
         }?;
         let (says, track_rate, id) = (track.num_frames, params.sample_rate, track.id);
@@ -189,7 +190,7 @@ impl<'a> Decoding<'a> {
             let buffer = match self.decoder.decode(&packet) {
                 Ok(buffer) => buffer,
                 // The first frames of an MP3 that was cut out of a longer one need what came before them.
-                Err(Wrong::DecodeError(_)) if self.kind == Kind::Mp3 && self.taken == 0 => continue,
+                Err(Wrong::DecodeError(_)) if self.kind == Container::Mp3 && self.taken == 0 => continue,
                 Err(error) => return Err(wrong(error)),
             };
             let spec = of_spec(buffer.spec())?;
@@ -227,7 +228,7 @@ impl<'a> Decoding<'a> {
 
     fn finish(self) -> Result<Vec<f32>> {
         // An MP3's own count may include what encoders add at both ends.
-        let slack = if self.kind == Kind::Mp3 { 2 * 1_152 } else { 0 };
+        let slack = if self.kind == Container::Mp3 { 2 * 1_152 } else { 0 };
         match (self.says, self.resample) {
             (_, None) => Err(wrong("expected samples, found none")),
             (Some(says), _) if says > self.taken + slack => {

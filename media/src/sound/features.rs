@@ -54,7 +54,7 @@ fn scale_to_loudest(values: &mut [f32]) {
 enum Edge {
     /// The samples in reverse, the outermost not twice; zeros beyond them.
     Reflect,
-    /// Likewise, but beyond them what is last.
+    /// The samples in reverse, the outermost not twice; beyond them the last one.
     ReflectOrRepeat,
     Zero,
 }
@@ -243,7 +243,7 @@ pub(super) fn lfm2a(clip: &Clip, _: &dyn Source, samples: &[f32]) -> Result<Vec<
 }
 
 /// A tensor of the file's own front end, which is f32.
-fn stored(source: &dyn Source, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+fn read_tensor(source: &dyn Source, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
     let tensor = source.tensor(name).ok_or_else(|| Error::MissingTensor(name.into()))?;
     let format = pumex_quant::all().find(|f| f.id == tensor.format);
     match format {
@@ -263,11 +263,11 @@ fn stored(source: &dyn Source, name: &str, shape: &[usize]) -> Result<Vec<f32>> 
 pub(super) fn parakeet(clip: &Clip, source: &dyn Source, samples: &[f32]) -> Result<Vec<Features>> {
     const FFT: usize = 512;
     let (bins, sound) = (bins(clip)?, frames_to_normalize(samples.len())?);
-    let bank = stored(source, "a.mel_filters", &[FFT / 2 + 1, bins])?;
+    let bank = read_tensor(source, "a.mel_filters", &[FFT / 2 + 1, bins])?;
     let spectrum = Spectrum {
-        window: centre(&stored(source, "a.window", &[400])?, FFT),
+        window: centre(&read_tensor(source, "a.window", &[400])?, FFT),
         hop: HOP,
-        bank: Bank::given(&bank, FFT),
+        bank: Bank::from_weights(&bank, FFT),
         magnitude: false,
         floor: Floor::Added(FLOOR),
         log: Log::Natural,

@@ -16,7 +16,7 @@ pub(super) struct Resample {
     out: Vec<f32>,
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
+fn resample_error(error: impl std::fmt::Display) -> Error {
     Error::Medium(format!("sound: resampling: {error}"))
 }
 
@@ -38,7 +38,9 @@ impl Resample {
         let (window, fixed) = (WindowFunction::BlackmanHarris2, FixedSync::Both);
         let inner = match from == to {
             true => None,
-            false => Some(Fft::new_custom(from as usize, to as usize, chunk, 1, 1, window, fixed).map_err(failed)?),
+            false => {
+                Some(Fft::new_custom(from as usize, to as usize, chunk, 1, 1, window, fixed).map_err(resample_error)?)
+            }
         };
         Ok(Resample { inner, rates: [from, to], pending: Vec::new(), taken: 0, out: Vec::new() })
     }
@@ -80,14 +82,15 @@ impl Resample {
 fn step(inner: &mut Fft<f32>, samples: &[f32], out: &mut Vec<f32>) -> Result<()> {
     let (from, room) = (out.len(), inner.output_frames_next());
     out.resize(from + room, 0.0);
-    let input = SequentialSlice::new(samples, 1, samples.len()).map_err(failed)?;
-    let mut output = SequentialSlice::new_mut(&mut out[from..], 1, room).map_err(failed)?;
+    let input = SequentialSlice::new(samples, 1, samples.len()).map_err(resample_error)?;
+    let mut output = SequentialSlice::new_mut(&mut out[from..], 1, room).map_err(resample_error)?;
     let part = Indexing::new().partial_len(samples.len());
     let whole = samples.len() >= inner.input_frames_next();
-    let (_, made) = inner.process_into_buffer(&input, &mut output, (!whole).then_some(&part)).map_err(failed)?;
+    let (_, made) =
+        inner.process_into_buffer(&input, &mut output, (!whole).then_some(&part)).map_err(resample_error)?;
     out.truncate(from + made);
     if made == 0 {
-        return Err(failed("no samples came out"));
+        return Err(resample_error("no samples came out"));
     }
     Ok(())
 }

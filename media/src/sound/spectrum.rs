@@ -60,7 +60,7 @@ impl Bank {
     }
 
     /// Given weights, `[bins, n_fft / 2 + 1]`.
-    pub(super) fn given(weights: &[f32], n_fft: usize) -> Bank {
+    pub(super) fn from_weights(weights: &[f32], n_fft: usize) -> Bank {
         Bank(weights.chunks_exact(n_fft / 2 + 1).map(Bank::sparse).collect())
     }
 
@@ -109,7 +109,7 @@ pub(super) fn centre(window: &[f32], n_fft: usize) -> Vec<f32> {
 
 /// How spectra are made.
 pub(super) struct Spectrum {
-    /// As long as the transform.
+    /// The window's factors, as many as the transform's inputs.
     pub(super) window: Vec<f32>,
     /// Samples from one frame to the next.
     pub(super) hop: usize,
@@ -214,7 +214,7 @@ mod tests {
         let spectrum = Spectrum {
             window: hann(16, true),
             hop: 4,
-            bank: Bank::given(&[1.0; 9], 16),
+            bank: Bank::from_weights(&[1.0; 9], 16),
             magnitude: true,
             floor: Floor::Added(1e-3),
             log: Log::Natural,

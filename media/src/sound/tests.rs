@@ -1,10 +1,10 @@
 //! Sounds of any length before every projector.
 
 use super::*;
-use crate::{Modality, Stored};
+use crate::{Modality, StoredTensor};
 
 /// Keys of a small projector, and a front end that Parakeet's files bring.
-struct Fake {
+struct FakeProjector {
     projector: &'static str,
     window: Vec<u8>,
     filters: Vec<u8>,
@@ -12,14 +12,14 @@ struct Fake {
 
 const BINS: usize = 32;
 
-impl Fake {
-    fn new(projector: &'static str) -> Fake {
+impl FakeProjector {
+    fn new(projector: &'static str) -> FakeProjector {
         let ones = |len: usize| 0.5f32.to_le_bytes().repeat(len);
-        Fake { projector, window: ones(400), filters: ones(257 * BINS) }
+        FakeProjector { projector, window: ones(400), filters: ones(257 * BINS) }
     }
 }
 
-impl Source for Fake {
+impl Source for FakeProjector {
     fn text(&self, key: &str) -> Option<String> {
         (key == "clip.projector_type").then(|| self.projector.into())
     }
@@ -41,25 +41,25 @@ impl Source for Fake {
         None
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let format = pumex_quant::all().find(|f| f.name == "F32")?.id;
         match name {
-            "a.window" => Some(Stored { shape: vec![400], format, data: &self.window }),
-            "a.mel_filters" => Some(Stored { shape: vec![257, BINS], format, data: &self.filters }),
+            "a.window" => Some(StoredTensor { shape: vec![400], format, data: &self.window }),
+            "a.mel_filters" => Some(StoredTensor { shape: vec![257, BINS], format, data: &self.filters }),
             _ => None,
         }
     }
 }
 
-fn prepare(projector: &'static str, samples: &[f32]) -> Result<Vec<Piece>> {
-    let source = Fake::new(projector);
+fn prepare(projector: &'static str, samples: &[f32]) -> Result<Vec<PromptPiece>> {
+    let source = FakeProjector::new(projector);
     let clip = Clip::all(&source)?.remove(0);
     assert_eq!(clip.modality, Modality::Audio);
     prepare_sound(&clip, &source, samples, &TextModel { n_embd: 64, m_rope: false, has_token: &|_| true })
 }
 
-fn media(pieces: &[Piece]) -> Vec<&Medium> {
-    pieces.iter().filter_map(|p| if let Piece::Medium(m) = p { Some(m) } else { None }).collect()
+fn media(pieces: &[PromptPiece]) -> Vec<&Medium> {
+    pieces.iter().filter_map(|p| if let PromptPiece::Medium(m) = p { Some(m) } else { None }).collect()
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn what_is_no_sound_is_an_error() {
     for wrong in [f32::NAN, f32::INFINITY, 1e30] {
         assert!(prepare("ultravox", &[0.0, wrong]).unwrap_err().to_string().contains("from -1 to 1"));
     }
-    let source = Fake::new("ultravox");
+    let source = FakeProjector::new("ultravox");
     let clip = Clip { projector: "gemma3".into(), ..Clip::all(&source).unwrap().remove(0) };
     assert!(matches!(sound_rate(&clip), Err(Error::Unsupported(_))));
 }

@@ -1,6 +1,6 @@
 //! A reader of GGUF files that are known to be good.
 
-use pumex_media::{Source, Stored};
+use pumex_media::{Source, StoredTensor};
 use std::collections::HashMap;
 
 enum Meta {
@@ -10,7 +10,7 @@ enum Meta {
 }
 
 /// A file in memory.
-pub struct File {
+pub struct MemoryFile {
     bytes: Vec<u8>,
     meta: HashMap<String, Meta>,
     tensors: HashMap<String, (Vec<usize>, u32, usize)>,
@@ -60,9 +60,9 @@ impl Cursor<'_> {
     }
 }
 
-impl File {
+impl MemoryFile {
     /// Reads a whole file.
-    pub fn open(path: &std::path::Path) -> File {
+    pub fn open(path: &std::path::Path) -> MemoryFile {
         let bytes = std::fs::read(path).unwrap();
         let mut at = Cursor(&bytes, 8);
         let (tensors, keys) = (at.u64(), at.u64());
@@ -83,11 +83,11 @@ impl File {
         };
         let data = at.1.next_multiple_of(align);
         found.values_mut().for_each(|(_, _, offset)| *offset += data);
-        File { meta, tensors: found, bytes }
+        MemoryFile { meta, tensors: found, bytes }
     }
 }
 
-impl Source for File {
+impl Source for MemoryFile {
     fn text(&self, key: &str) -> Option<String> {
         match self.meta.get(key)? {
             Meta::Text(text) => Some(text.clone()),
@@ -113,7 +113,7 @@ impl Source for File {
         }
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let (shape, kind, at) = self.tensors.get(name)?;
         let format = pumex_quant::all().find(|f| f.ggml_id == *kind)?;
         let len: usize = shape.iter().product();
@@ -121,7 +121,7 @@ impl Source for File {
         while shape.len() > 1 && shape.last() == Some(&1) {
             shape.pop();
         }
-        Some(Stored {
+        Some(StoredTensor {
             shape,
             format: format.id,
             data: &self.bytes[*at..][..len / format.block_len * format.block_bytes],

@@ -1,6 +1,6 @@
 //! Files made from lists of keys and tensors, with seeded weights.
 
-use pumex_media::{Source, Stored};
+use pumex_media::{Source, StoredTensor};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -86,14 +86,14 @@ pub const SIZES: &[Size] = &[
 ];
 
 /// A projector's file that holds what a list says.
-pub struct Made<'a> {
+pub struct SchemaProjector<'a> {
     keys: &'a Value,
     tensors: HashMap<String, (Vec<usize>, u32, Vec<u8>)>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> SchemaProjector<'a> {
     /// Weights between -0.1 and 0.1; factors of norms and variances between 0.5 and 1.5.
-    pub fn new(of: &'a Value) -> Made<'a> {
+    pub fn new(of: &'a Value) -> SchemaProjector<'a> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut next = || {
             state ^= state << 13;
@@ -118,7 +118,7 @@ impl<'a> Made<'a> {
             };
             (name.clone(), (shape, u32::from(half), bytes))
         });
-        Made { keys: &of["metadata"], tensors: tensors.collect() }
+        SchemaProjector { keys: &of["metadata"], tensors: tensors.collect() }
     }
 }
 
@@ -130,7 +130,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_bool().map(f64::from))
 }
 
-impl Source for Made<'_> {
+impl Source for SchemaProjector<'_> {
     fn text(&self, key: &str) -> Option<String> {
         self.keys[key].as_str().map(String::from)
     }
@@ -143,9 +143,9 @@ impl Source for Made<'_> {
         self.keys[key].as_array()?.iter().map(number).collect()
     }
 
-    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+    fn tensor(&self, name: &str) -> Option<StoredTensor<'_>> {
         let (shape, kind, data) = self.tensors.get(name)?;
         let format = pumex_quant::all().find(|f| f.ggml_id == *kind)?;
-        Some(Stored { shape: shape.clone(), format: format.id, data })
+        Some(StoredTensor { shape: shape.clone(), format: format.id, data })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::MAX_RANK;
 use crate::quantize::Changes;
-use pumex_gguf::error::filled;
+use pumex_gguf::error::try_filled_vec;
 use pumex_gguf::{type_name, Error, Gguf, Result, Tensor};
 use pumex_plan::Plan;
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ impl Lora {
         let row = format.row_bytes(cols).ok_or_else(|| bad("a part of one"))?;
         self.gguf.touch(t, 0, t.len_bytes as usize)?;
         let count = usize::try_from(t.elements()).unwrap_or(usize::MAX);
-        let mut out = filled(0.0, count, &format!("{}: tensor {}", self.path().display(), t.name))?;
+        let mut out = try_filled_vec(0.0, count, &format!("{}: tensor {}", self.path().display(), t.name))?;
         let rows = self.gguf.data(t).chunks_exact(row.max(1)).zip(out.chunks_exact_mut(cols.max(1)));
         rows.for_each(|(bytes, out)| format.decode_row(bytes, out));
         match out.iter().all(|x| x.is_finite()) {

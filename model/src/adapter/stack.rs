@@ -2,7 +2,7 @@
 //! with all scales in B.
 
 use super::lora::{each_scale, Lora, Pair};
-use pumex_gguf::error::filled;
+use pumex_gguf::error::try_filled_vec;
 use pumex_gguf::write::Entry;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{Plan, Site, SiteKind};
@@ -71,7 +71,7 @@ impl Stacked {
         // One matrix of a file may be for all experts of a model.
         let room = |rows: usize, cols: usize| {
             let n = count.checked_mul(rows).and_then(|n| n.checked_mul(cols)).unwrap_or(usize::MAX);
-            filled(0.0, n, &format!("an adapter of rank {rank} for {count} matrices"))
+            try_filled_vec(0.0, n, &format!("an adapter of rank {rank} for {count} matrices"))
         };
         let (mut a, mut b) = (room(rank, cols)?, room(rows, rank)?);
         let mut at = 0;

@@ -1,7 +1,7 @@
 //! AFMoE: norms before and after each block, a gate after attention; three of four layers slide, and only those rotate.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{Family, Norms, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
 
@@ -9,8 +9,8 @@ use pumex_plan::{Gating, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.post_norms = true;
-    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.norms.after = Some(Norms::AFTER);
+    f.embedding.scale = (f.c.n_embd as f32).sqrt();
     f.slide_by_keys(&r, 4, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
     f.layers.iter_mut().skip(3).step_by(4).for_each(|layer| layer.rope = None);
     f.dense_first(&r)?;

@@ -15,6 +15,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         }
     };
     let [n, p, beta, eps] = [read("alpha_n")?, read("alpha_p")?, read("beta")?, read("eps")?];
-    f.acts = (0..f.c.n_layer).map(|i| Act::Xielu([n[i], p[i], beta[i], eps[i]])).collect();
+    for (i, layer) in f.layers.iter_mut().enumerate() {
+        layer.ffn.act = Act::Xielu([n[i], p[i], beta[i], eps[i]]);
+    }
     f.plan(gguf)
 }

@@ -6,6 +6,7 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::of(gguf)?;
-    Family { act: Act::ReluSquared, ..f }.plan(gguf)
+    let mut f = Family::llama(gguf)?;
+    f.activate(Act::ReluSquared);
+    f.plan(gguf)
 }

@@ -1,11 +1,12 @@
 //! RWKV 7 in the place of Qwen 2's attention.
 
 use crate::arch::rwkv6;
-use crate::decoder::Mix;
+use crate::decoder::Rwkv7;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
+use std::rc::Rc;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    rwkv6::rwkv(gguf, Mix::Rwkv7)?.plan(gguf)
+    rwkv6::rwkv(gguf, Rc::new(Rwkv7))?.plan(gguf)
 }

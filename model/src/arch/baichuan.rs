@@ -6,9 +6,10 @@ use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::of(gguf)?;
-    match f.c.n_layer {
-        40 => Family { alibi: Some(8.0), ..f.no_rope() }.plan(gguf),
-        _ => f.plan(gguf),
+    let mut f = Family::llama(gguf)?;
+    if f.c.n_layer == 40 {
+        f = f.no_rope();
+        f.attention.alibi = Some(8.0);
     }
+    f.plan(gguf)
 }

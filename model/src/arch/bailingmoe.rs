@@ -8,8 +8,8 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     f.moe.normalized = r.flag("expert_weights_norm", false)?;
-    f.attention_scale = Some(1.0 / (f.c.rope_dims as f32).sqrt());
+    f.attention.scale = Some(1.0 / (f.c.rope_dims as f32).sqrt());
     f.plan(gguf)
 }

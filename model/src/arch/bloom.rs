@@ -6,8 +6,8 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?.layer_norm().no_rope();
-    f.act = Act::Gelu;
-    f.alibi = Some(8.0);
+    let mut f = Family::llama(gguf)?.layer_norm().no_rope();
+    f.activate(Act::Gelu);
+    f.attention.alibi = Some(8.0);
     f.plan(gguf)
 }

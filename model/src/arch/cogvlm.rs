@@ -8,6 +8,6 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.ignored.extend((0..f.c.n_layer).map(|i| format!("blk.{i}.vis_")));
-    f.vectors.allowed = false; // rows of pictures take those weights
+    f.embedding.vectors.allowed = false; // rows of pictures take those weights
     f.plan(gguf)
 }

@@ -8,12 +8,12 @@ use pumex_plan::{Gating, NormKind, Plan};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.layer_norm();
+    let mut f = Family::llama(gguf)?.layer_norm();
     if r.has("attention.layer_norm_rms_epsilon") && r.float("attention.layer_norm_rms_epsilon", None, 0.0, 1.0)? > 0.0 {
-        f.norm = NormKind::Rms;
+        f.norms.kind = NormKind::Rms;
     }
-    f.parallel = Parallel::Shared;
-    f.logit_scale = r.factor("logit_scale", 1.0)?;
+    f.residual.parallel = Parallel::Shared;
+    f.output.scale = r.factor("logit_scale", 1.0)?;
     let sliding = f.must_slide_by_keys(&r, 4, true, SlidingRope::Same)?;
     let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
     f.layers.iter_mut().zip(sliding).skip(dense).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);

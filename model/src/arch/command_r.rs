@@ -8,8 +8,8 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.layer_norm();
-    f.parallel = Parallel::Shared;
-    f.logit_scale = r.factor("logit_scale", 1.0)?;
+    let mut f = Family::llama(gguf)?.layer_norm();
+    f.residual.parallel = Parallel::Shared;
+    f.output.scale = r.factor("logit_scale", 1.0)?;
     f.plan(gguf)
 }

@@ -9,7 +9,7 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?.layer_norm();
-    f.ffn_norm = "attn_output_norm";
-    f.clamp_kqv = Some(r.factor("attention.clamp_kqv", 0.0)?).filter(|c| *c > 0.0);
+    f.norms.ffn = "attn_output_norm";
+    f.attention.clamp = Some(r.factor("attention.clamp_kqv", 0.0)?).filter(|c| *c > 0.0);
     f.plan(gguf)
 }

@@ -2,11 +2,11 @@
 
 use crate::arch::deepseek2;
 use crate::config::Reader;
-use crate::decoder::Keys;
+use crate::decoder::{Indexer, Keys};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, RopeStyle};
 
-/// Of the norms of an indexer's keys.
+/// Epsilon of the norms of an indexer's keys.
 pub const INDEX_EPS: f32 = 1e-6;
 
 /// File → plan.
@@ -18,7 +18,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// heads rotate by pairs of `style`.
 ///
 /// # Errors
-/// As [`Family::of`](crate::decoder::Family::of).
+/// What is wrong with the file's keys.
 pub fn sparse(
     gguf: &Gguf,
     (gating, style): (Gating, RopeStyle),
@@ -26,7 +26,7 @@ pub fn sparse(
 ) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = deepseek2::latent(gguf, gating)?;
-    f.index(&r, Keys::Each, (f.mla.rope, style), INDEX_EPS)?;
-    f.index_layers(&r, &own(&r, f.c.n_layer)?, 1, |_| true)?;
+    let indexer = Indexer::read(&r, Keys::Each, (f.rotation.tables[0].dims, style), INDEX_EPS)?;
+    f.index_layers(&r, &own(&r, f.c.n_layer)?, indexer, |_| true)?;
     f.plan(gguf)
 }

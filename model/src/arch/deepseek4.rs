@@ -1,10 +1,14 @@
 //! DeepSeek 4: several residual streams that mix, attention over the last rows and over blocks of all, experts by the root of softplus
 //! with limits. In layers of short blocks an indexer chooses which of them a row sees.
 
+mod compressed;
+
 use crate::config::{Reader, Scaling};
-use crate::decoder::{Blocks, Connections, Family, Mix, Table};
+use crate::decoder::{Connections, Family, Table};
+use compressed::{Blocks, Compressed};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
+use std::rc::Rc;
 
 /// Rows of short blocks, which overlap, and of long ones.
 const BLOCKS: [usize; 2] = [4, 128];
@@ -14,7 +18,7 @@ const USUAL_CONTEXT: usize = 8192;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let n = f.c.n_layer;
     let every = r.by_layer("attention.compress_ratios", n, None, 1 << 16)?;
     if let Some(bad) = every.iter().find(|n| **n > 0 && !BLOCKS.contains(n)) {
@@ -34,7 +38,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     if let Some(bad) = f.c.n_head.iter().find(|heads| !heads.is_multiple_of(groups) || **heads == 0) {
         return Err(r.bad("attention.output_group_count", &format!("a divisor of head_count {bad}"), groups));
     }
-    f.blocks = Blocks {
+    let blocks = Blocks {
         q_rank: r.int("attention.q_lora_rank", None, 1, 1 << 20)?,
         rope: r.int("rope.dimension_count", None, 0, f.c.k_dim as u64)?,
         groups,
@@ -46,18 +50,19 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     // YaRN changes frequencies alone, and those of layers with blocks.
     let scaling = Scaling { magnitude: 1.0, ..f.c.scaling };
     let base = r.float("attention.compress_rope_freq_base", None, 1.0, 1e12)?;
-    f.tables[0] = Table { dims: f.blocks.rope, scaling: Scaling::NONE, factors: false, ..f.tables[0] };
-    f.tables.push(Table { base, scaling, ..f.tables[0] });
+    f.rotation.tables[0] = Table { dims: blocks.rope, scaling: Scaling::NONE, factors: false, ..f.rotation.tables[0] };
+    f.rotation.tables.push(Table { base, scaling, ..f.rotation.tables[0] });
     for (layer, every) in f.layers.iter_mut().zip(every) {
-        layer.mix = [Some(Mix::Compressed), None];
-        (layer.n_block, layer.rope) = (every, Some(usize::from(every > 0)));
+        layer.mix = vec![Rc::new(Compressed { blocks, every })];
+        layer.rope = Some(usize::from(every > 0));
     }
     f.ignored.extend((0..n).map(|i| format!("blk.{i}.exp_probs_b_vl")));
-    f.vectors.allowed = false; // experts by ids have none for pictures
-    f.moe.by_id = r.int("hash_layer_count", None, 0, 1024)?;
+    f.embedding.vectors.allowed = false; // experts by ids have none for pictures
+    let by_id = r.int("hash_layer_count", None, 0, 1024)?;
+    f.layers.iter_mut().take(by_id).for_each(|layer| layer.ffn.by_id = true);
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;
     f.limit_experts(&r)?;
-    f.connections = Some(Connections {
+    f.stack = Rc::new(Connections {
         count: r.int("hyper_connection.count", None, 1, 16)?,
         eps: r.float("hyper_connection.epsilon", None, 0.0, 1.0)?,
         magnitude: 2.0,

@@ -3,32 +3,33 @@
 
 use crate::arch::deepseek32::INDEX_EPS;
 use crate::config::Reader;
-use crate::decoder::{Family, Keys, Mix, MlaSizes, Table};
+use crate::decoder::{Family, Indexer, Keys, LatentAttention, LayerSpec, MlaSizes, Table};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Mask, Plan, RopeStyle, MAX_HEAD_DIM};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
-    f.read_mla(&r)?;
-    f.attention_scale = None;
-    let rank = r.int("attention.kv_lora_rank_swa", None, 8, (MAX_HEAD_DIM - f.mla.rope.min(MAX_HEAD_DIM)) as u64)?;
-    let k_dim = r.int("attention.key_length_mla_swa", None, f.mla.rope as u64 + 1, 1 << 14)?;
+    let mut f = Family::llama(gguf)?;
+    let latent = f.read_mla(&r)?;
+    f.attention.scale = None;
+    let rank = r.int("attention.kv_lora_rank_swa", None, 8, (MAX_HEAD_DIM - latent.rope.min(MAX_HEAD_DIM)) as u64)?;
+    let k_dim = r.int("attention.key_length_mla_swa", None, latent.rope as u64 + 1, 1 << 14)?;
     let v_dim = r.int("attention.value_length_mla_swa", None, 1, 1 << 14)?;
-    f.mla_sliding = Some(MlaSizes { rank, k_dim, v_dim, ..f.mla });
     let base = r.float("rope.freq_base_swa", None, 1.0, 1e12)?;
-    f.tables.push(Table { base, ..f.tables[0] });
+    f.rotation.tables.push(Table { base, ..f.rotation.tables[0] });
     let window = r.int("attention.sliding_window", None, 1, u64::from(u32::MAX))?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
+    f.mix(|_| true, LatentAttention(latent));
     for (layer, sliding) in f.layers.iter_mut().zip(sliding) {
-        layer.mix = [Some(Mix::Mla), None];
         if sliding {
             (layer.mask, layer.rope) = (Mask::Window(window), Some(1));
         }
     }
-    f.index(&r, Keys::Each, (f.mla.rope, RopeStyle::Neox), INDEX_EPS)?;
-    f.index_layers(&r, &vec![true; f.c.n_layer], 1, |layer| layer.mask == Mask::Causal)?;
+    let is_sliding = |layer: &LayerSpec| matches!(layer.mask, Mask::Window(_));
+    f.mix(is_sliding, LatentAttention(MlaSizes { rank, k_dim, v_dim, ..latent }));
+    let indexer = Indexer::read(&r, Keys::Each, (latent.rope, RopeStyle::Neox), INDEX_EPS)?;
+    f.index_layers(&r, &vec![true; f.c.n_layer], indexer, |layer| layer.mask == Mask::Causal)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.plan(gguf)

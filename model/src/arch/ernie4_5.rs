@@ -8,10 +8,10 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     f.dense_first(&r)?;
     if r.arch == "ernie4_5" {
-        f.layers.iter_mut().for_each(|layer| layer.experts = false);
+        f.layers.iter_mut().for_each(|layer| layer.ffn.experts = false);
     }
     f.plan(gguf)
 }

@@ -1,6 +1,6 @@
 //! EuroBERT: llama's shape with halves rotated; rows see all rows of their text, and embeddings come out.
 
-use crate::decoder::Family;
+use crate::decoder::{Family, OutputRows};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
@@ -8,5 +8,6 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.see_all();
-    Family { embeds: true, ..f }.plan(gguf)
+    f.output.rows = OutputRows::Embeddings;
+    f.plan(gguf)
 }

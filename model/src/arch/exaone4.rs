@@ -1,7 +1,7 @@
 //! EXAONE 4: norms after each block only, and of q and k; in the big one three of four layers slide, and only those rotate.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{Family, Norms, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
@@ -9,8 +9,8 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.pre_norms = false;
-    f.post_norms = true;
+    f.norms.before = false;
+    f.norms.after = Some(Norms::AFTER);
     if f.c.n_layer == 64 {
         f.c.window = if f.c.window == 0 { 4096 } else { f.c.window };
         let sliding = f.slide_by_keys(&r, 4, false, SlidingRope::Same)?;

@@ -7,7 +7,7 @@ use pumex_plan::{Act, Plan};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?.layer_norm();
-    f.act = Act::Gelu;
-    f.parallel = Parallel::Shared;
+    f.activate(Act::Gelu);
+    f.residual.parallel = Parallel::Shared;
     f.plan(gguf)
 }

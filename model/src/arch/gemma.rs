@@ -7,7 +7,7 @@ use pumex_plan::{Act, Plan};
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
-    f.act = Act::Gelu;
-    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.activate(Act::Gelu);
+    f.embedding.scale = (f.c.n_embd as f32).sqrt();
     f.plan(gguf)
 }

@@ -2,7 +2,7 @@
 //! width of their own; the last layers read keys and values of earlier ones; embeddings for each layer.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{BesideExperts, Family, Norms, PerLayer, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, GroupSight, Mask, Plan};
 
@@ -10,17 +10,19 @@ use pumex_plan::{Act, GroupSight, Mask, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.act = Act::Gelu;
-    (f.post_norms, f.v_norm) = (true, true);
-    f.embedding_scale = (f.c.n_embd as f32).sqrt();
-    f.vectors.scaled = false;
-    f.vectors.sight = GroupSight::Windows;
-    f.attention_scale = Some(1.0);
-    f.per_layer = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;
+    f.activate(Act::Gelu);
+    f.norms.after = Some(Norms::AFTER);
+    f.attention.v_norm = true;
+    f.embedding.scale = (f.c.n_embd as f32).sqrt();
+    f.embedding.vectors.scaled = false;
+    f.embedding.vectors.sight = GroupSight::Windows;
+    f.attention.scale = Some(1.0);
+    let width = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;
+    f.embedding.per_layer = (width > 0).then_some(PerLayer { width, by_ids: true });
     let cap = r.factor("final_logit_softcapping", 30.0)?;
-    f.logit_cap = (cap != 0.0).then_some(cap);
+    f.output.cap = (cap != 0.0).then_some(cap);
     f.experts_where_routed(gguf);
-    (f.moe.own_norms, f.moe.act) = (true, Act::Gelu);
+    (f.moe.beside, f.moe.act) = (BesideExperts::DenseNormed, Act::Gelu);
     let dims = r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, 1024)?;
     let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;

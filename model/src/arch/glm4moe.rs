@@ -9,7 +9,7 @@ use pumex_plan::{Gating, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.ffn_norm = "post_attention_norm";
+    f.norms.ffn = "post_attention_norm";
     f.read_sections(&r, false)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;

@@ -10,11 +10,11 @@ use pumex_plan::{Act, Gating, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.ffn_norm = "post_attention_norm";
+    f.norms.ffn = "post_attention_norm";
     f.must_slide_by_keys(&r, 2, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
     f.moe.gating = Gating::SoftmaxOfTaken;
     f.moe.normalized = false;
     f.moe.act = Act::SiluClamped(1.702, 7.0);
-    f.attention_scale = Some(1.0 / (f.c.rope_dims as f32).sqrt());
+    f.attention.scale = Some(1.0 / (f.c.rope_dims as f32).sqrt());
     f.plan(gguf)
 }

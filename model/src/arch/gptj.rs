@@ -7,8 +7,8 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?.layer_norm();
-    f.act = Act::Gelu;
-    f.parallel = Parallel::Shared;
+    let mut f = Family::llama(gguf)?.layer_norm();
+    f.activate(Act::Gelu);
+    f.residual.parallel = Parallel::Shared;
     f.plan(gguf)
 }

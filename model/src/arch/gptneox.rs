@@ -9,7 +9,7 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?.layer_norm();
-    f.act = Act::Gelu;
-    f.parallel = if r.flag("use_parallel_residual", true)? { Parallel::Own } else { Parallel::No };
+    f.activate(Act::Gelu);
+    f.residual.parallel = if r.flag("use_parallel_residual", true)? { Parallel::Own } else { Parallel::No };
     f.plan(gguf)
 }

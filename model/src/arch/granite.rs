@@ -8,19 +8,19 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     granite(&mut f, &r)?;
     rotate_by_key(&mut f, &r)?;
-    f.vectors.read_mapping(&r, f.c.n_layer)?;
+    f.embedding.vectors.read_mapping(&r, f.c.n_layer)?;
     f.plan(gguf)
 }
 
 /// Those with experts, which always rotate.
 ///
 /// # Errors
-/// As [`Family::of`].
+/// What is wrong with the file's keys.
 pub fn with_experts(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     granite(&mut f, &Reader::new(gguf)?)?;
     f.plan(gguf)
 }
@@ -41,9 +41,9 @@ pub fn rotate_by_key(f: &mut Family, r: &Reader<'_>) -> Result<()> {
 /// # Errors
 /// `bad_hparam`.
 pub fn granite(f: &mut Family, r: &Reader<'_>) -> Result<()> {
-    f.embedding_scale = r.factor("embedding_scale", 1.0)?;
-    f.residual_scale = r.factor("residual_scale", 1.0)?;
-    f.logit_scale = 1.0 / r.factor("logit_scale", 1.0)?;
-    f.attention_scale = Some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
+    f.embedding.scale = r.factor("embedding_scale", 1.0)?;
+    f.residual.scale = r.factor("residual_scale", 1.0)?;
+    f.output.scale = 1.0 / r.factor("logit_scale", 1.0)?;
+    f.attention.scale = Some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
     Ok(())
 }

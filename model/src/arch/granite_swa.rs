@@ -8,12 +8,12 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     super::granite::granite(&mut f, &r)?;
     f.must_slide_by_keys(&r, 0, false, SlidingRope::Same)?;
     if let Some(rotates) = r.is_flags("attention.rope_pattern", f.c.n_layer)? {
         f.layers.iter_mut().zip(rotates).filter(|(_, rotates)| !rotates).for_each(|(layer, _)| layer.rope = None);
     }
-    f.vectors.read_mapping(&r, f.c.n_layer)?;
+    f.embedding.vectors.read_mapping(&r, f.c.n_layer)?;
     f.plan(gguf)
 }

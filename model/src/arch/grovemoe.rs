@@ -1,9 +1,13 @@
 //! GroveMoE: Qwen 3's experts, of which neighbours share a small one that sees what they gave.
 
+mod small;
+
 use crate::config::Reader;
-use crate::decoder::{Family, Grove};
+use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
+use small::Grove;
+use std::rc::Rc;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
@@ -19,6 +23,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     // 0 means "not given".
     let ffn = r.int("expert_chunk_feed_forward_length", Some(0), 0, 1 << 24)?;
     let ffn = if ffn == 0 { f.c.k_dim } else { ffn };
-    f.moe.grove = Some(Grove { sharing, ffn, scale: r.float("expert_group_scale", None, -1e9, 1e9)? });
+    let scale = r.float("expert_group_scale", None, -1e9, 1e9)?;
+    f.moe.small = Some(Rc::new(Grove { sharing, ffn, scale }));
     f.plan(gguf)
 }

@@ -2,31 +2,31 @@
 //! indexers that choose which positions a row sees, in some layers, for the next ones too.
 
 use crate::config::Reader;
-use crate::decoder::{Connections, Family, Keys, Limits, Mix};
+use crate::decoder::{Connections, Family, Indexer, Keys, LatentAttention, Limit, Limited};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
+use std::rc::Rc;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
-    f.read_mla(&r)?;
-    f.attention_scale = None;
-    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
+    let mut f = Family::llama(gguf)?;
+    let latent = f.read_mla(&r)?;
+    f.attention.scale = None;
+    f.mix(|_| true, LatentAttention(latent));
     if r.int("attention.indexer.top_k", Some(0), 0, 1 << 20)? > 0 {
-        f.index(&r, Keys::Each, (f.mla.rope, f.style), f.c.eps)?;
-        f.indexer.iter_mut().for_each(|index| index.last = true);
+        let indexer = Indexer::read(&r, Keys::Each, (latent.rope, f.rotation.style), f.c.eps)?;
         const KEY: &str = "attention.indexer.types";
         let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![false; f.c.n_layer] };
-        f.index_layers(&r, &own, 1, |_| true)?;
+        f.index_layers(&r, &own, Indexer { last: true, ..indexer }, |_| true)?;
     } else {
         f.ignore_unused_indexers();
     }
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    f.moe.limits[0] = Some(Limits { by_layer: r.floats("swiglu_clamp_exp", f.c.n_layer, 0.0)?, before: true });
+    f.limit(&r, "swiglu_clamp_exp", Limited::Experts, Limit::Before)?;
     let eps = r.float("hyper_connection.epsilon", None, 0.0, 1.0)?;
-    f.connections = Some(Connections {
+    f.stack = Rc::new(Connections {
         count: r.int("hyper_connection.count", None, 1, 64)?,
         eps,
         magnitude: r.float("hyper_connection.magnitude", None, -1e3, 1e3)?,

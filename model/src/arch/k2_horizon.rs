@@ -1,24 +1,27 @@
 //! K2 Horizon: norms over parts of a row, a norm for each head of q and k, a gate after attention by a softplus to base 2; with
 //! experts, values too come from experts.
 
+mod values;
+
 use crate::config::Reader;
-use crate::decoder::Family;
+use crate::decoder::{Family, HeadGate};
 use pumex_gguf::{Gguf, Result};
-use pumex_plan::{Act, Gating, Plan, TopK};
+use pumex_plan::{Gating, Plan, TopK};
+use std::rc::Rc;
+use values::ValueExperts;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.norm_groups = r.int("attention.group_norm_groups", Some(1), 0, f.c.n_embd as u64)?.max(1);
-    if !f.c.n_embd.is_multiple_of(f.norm_groups) {
+    f.norms.groups = r.int("attention.group_norm_groups", Some(1), 0, f.c.n_embd as u64)?.max(1);
+    if !f.c.n_embd.is_multiple_of(f.norms.groups) {
         let what = format!("a divisor of embedding_length {}", f.c.n_embd);
-        return Err(r.bad("attention.group_norm_groups", &what, f.norm_groups));
+        return Err(r.bad("attention.group_norm_groups", &what, f.norms.groups));
     }
-    f.qk_norm_by_head = true;
-    // log2(1 + 2^x) is softplus of x * ln 2, divided by ln 2.
-    (f.gate_act, f.gate_scale) = (Act::Softplus, std::f32::consts::LN_2);
-    f.tables.iter_mut().for_each(|table| table.factors = false);
+    f.attention.qk_norm.by_head = true;
+    f.attention.gate = HeadGate::SoftplusOf2;
+    f.rotation.tables.iter_mut().for_each(|table| table.factors = false);
     if f.c.n_expert > 0 {
         f.dense_first(&r)?;
         f.route_by_keys(&r, Gating::Sigmoid)?;
@@ -29,6 +32,11 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let what = if n_expert > 0 { format!("1 to {n_expert}") } else { "0 without value_expert_count".into() };
         return Err(r.bad("attention.value_expert_used_count", &what, k));
     }
-    f.value_experts = (n_expert > 0).then_some(TopK { n_expert, k });
+    if n_expert > 0 {
+        let values = Rc::new(ValueExperts(TopK { n_expert, k }));
+        for layer in f.layers.iter_mut().filter(|layer| layer.ffn.experts) {
+            layer.values = Some(values.clone());
+        }
+    }
     f.plan(gguf)
 }

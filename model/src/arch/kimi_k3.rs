@@ -1,29 +1,34 @@
 //! Kimi K3: as Kimi Linear, with gates of latent attention, experts that work on fewer columns, gates by tanh and sigmoid, and blocks
 //! that see what the residual stream was some layers before.
 
+mod checkpoints;
+
 use crate::config::Reader;
-use crate::decoder::{Family, Mix};
+use crate::decoder::{Family, KimiDelta, LatentAttention, Limit};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Gating, Plan};
+use std::rc::Rc;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
-    f.read_mla(&r)?;
-    f.attention_scale = None;
-    f.read_kda(&r)?;
-    f.bound_fading(&r)?;
-    for layer in &mut f.layers {
-        layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
-    }
+    let mut f = Family::llama(gguf)?.no_rope();
+    let latent = f.read_mla(&r)?;
+    f.attention.scale = None;
+    let delta = KimiDelta::read(&f, &r)?.bounded(&r)?;
+    f.mix(|layer| layer.kv_heads == 0, delta);
+    f.mix(|layer| layer.kv_heads > 0, LatentAttention(latent));
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    f.act = Act::Situ(r.float("activation.situ_beta", None, 1e-6, 1e9)?);
-    f.moe.act = f.act;
+    f.moe.act = Act::Situ(r.float("activation.situ_beta", None, 1e-6, 1e9)?);
+    f.activate(f.moe.act);
     let cap = r.float("activation.situ_linear_beta", None, -1e9, 1e9)?;
-    f.moe.up_cap = (cap > 0.0).then_some(cap);
+    let cap = (cap > 0.0).then_some(Limit::Cap(cap));
+    f.layers.iter_mut().for_each(|layer| layer.ffn.limits = [cap; 2]);
     f.moe.latent = r.int("expert_latent_length", Some(0), 0, 1 << 20)?;
-    f.checkpoint_every = r.int("attn_res.block_size", None, 0, 1024)?;
+    let every = r.int("attn_res.block_size", None, 0, 1024)?;
+    if every > 0 {
+        f.stack = Rc::new(checkpoints::CheckpointStack(every));
+    }
     f.plan(gguf)
 }

@@ -1,19 +1,18 @@
 //! Kimi Linear: delta attention in three of four layers, latent attention without rotation in the fourth.
 
 use crate::config::Reader;
-use crate::decoder::{Family, Mix};
+use crate::decoder::{Family, KimiDelta, LatentAttention};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?.no_rope();
-    f.read_mla(&r)?;
-    f.read_kda(&r)?;
-    for layer in &mut f.layers {
-        layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
-    }
+    let mut f = Family::llama(gguf)?.no_rope();
+    let latent = f.read_mla(&r)?;
+    let delta = KimiDelta::read(&f, &r)?;
+    f.mix(|layer| layer.kv_heads == 0, delta);
+    f.mix(|layer| layer.kv_heads > 0, LatentAttention(latent));
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.moe.normalized = true;

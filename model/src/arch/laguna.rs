@@ -1,15 +1,15 @@
 //! Laguna: gates of what heads give by softplus, sliding layers with a rotation of their own, experts by sigmoid.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{Family, HeadGate, SlidingRope};
 use pumex_gguf::{Gguf, Result};
-use pumex_plan::{Act, Gating, Mask, Plan};
+use pumex_plan::{Gating, Mask, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.gate_act = Act::Softplus;
+    f.attention.gate = HeadGate::Softplus;
     if f.c.window > 0 {
         let base = r.sliding_base(f.c.rope_base)?;
         let sliding = r.sliding(f.c.n_layer, 4, true)?;

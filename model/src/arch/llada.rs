@@ -6,7 +6,7 @@ use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     f.see_all();
     f.plan(gguf)
 }

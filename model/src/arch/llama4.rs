@@ -2,7 +2,7 @@
 //! grow with the position. Experts weigh what they get, not what they give.
 
 use crate::config::Reader;
-use crate::decoder::{Family, SlidingRope};
+use crate::decoder::{Family, QkPlace, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Mask, Plan, Temperature};
 
@@ -12,19 +12,21 @@ const CHUNK: usize = 8192;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
+    let mut f = Family::llama(gguf)?;
     let chunked = f.c.window > 0 || !r.has("attention.sliding_window");
     let step = r.int("interleave_moe_layer_step", None, 0, 1024)?;
     if chunked {
         let sliding = r.sliding(f.c.n_layer, 4, false)?;
         f.slide(&sliding, Mask::Chunk(CHUNK), SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?));
     }
-    f.temperature = Some(Temperature { scale: 0.1, floor: 8192, offset: 1.0 });
-    f.qk_norm_plain = f.c.n_expert != 128;
+    let temperature = Temperature { scale: 0.1, floor: 8192, offset: 1.0 };
+    if f.c.n_expert != 128 {
+        f.attention.qk_norm.place = QkPlace::AfterWithoutWeights;
+    }
     for (i, layer) in f.layers.iter_mut().enumerate() {
-        layer.experts = step > 0 && (i + 1) % step == 0;
+        layer.ffn.experts = step > 0 && (i + 1) % step == 0;
         if chunked && (i + 1) % 4 == 0 {
-            (layer.rope, layer.temperature) = (None, true);
+            (layer.rope, layer.temperature) = (None, Some(temperature));
         }
     }
     f.moe.gating = Gating::Sigmoid;

@@ -1,10 +1,12 @@
 //! Llama as an encoder: the same layers, and embeddings come out; what rows see is for `attention.causal` to say.
 
-use crate::decoder::Family;
+use crate::decoder::{Family, OutputRows};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family { embeds: true, ..Family::of(gguf)? }.plan(gguf)
+    let mut f = Family::llama(gguf)?;
+    f.output.rows = OutputRows::Embeddings;
+    f.plan(gguf)
 }

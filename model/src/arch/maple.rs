@@ -1,7 +1,7 @@
 //! Maple: experts in every layer, with limits; rotation in sliding layers only.
 
 use crate::config::Reader;
-use crate::decoder::{Family, Limits, SlidingRope};
+use crate::decoder::{Family, Limit, Limited, SlidingRope};
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
@@ -13,6 +13,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.sliding_table(r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, f.c.k_dim as u64)?);
     f.rope_in(&sliding);
     f.moe.normalized = true;
-    f.moe.limits[0] = Some(Limits { by_layer: r.floats("swiglu_clamp_exp", f.c.n_layer, 0.0)?, before: true });
+    f.limit(&r, "swiglu_clamp_exp", Limited::Experts, Limit::Before)?;
     f.plan(gguf)
 }

@@ -13,11 +13,11 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    f.act = Act::SiluClamped(1.702, 7.0);
-    f.moe.act = f.act;
+    f.activate(Act::SiluClamped(1.702, 7.0));
+    f.moe.act = Act::SiluClamped(1.702, 7.0);
     let blocks = r.int("attention.indexer.top_k", None, 1, 1 << 20)?;
     let chosen = blocks * r.int("attention.indexer.block_size", None, 1, 1 << 20)?;
-    f.see_at_most(chosen);
+    f.c.n_ctx_train = f.c.n_ctx_train.min(chosen);
     f.ignored.extend((0..f.c.n_layer).map(|i| format!("blk.{i}.indexer.")));
-    f.plan(gguf)
+    Ok(Plan { dense_positions: Some(chosen), ..f.plan(gguf)? })
 }

@@ -6,6 +6,7 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::neox(gguf)?.layer_norm();
-    Family { act: Act::ReluSquared, ..f }.plan(gguf)
+    let mut f = Family::neox(gguf)?.layer_norm();
+    f.activate(Act::ReluSquared);
+    f.plan(gguf)
 }

@@ -9,10 +9,11 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = super::bert::encoder(gguf)?;
     let every = r.int("moe_every_n_layers", Some(0), 0, 1024)?;
-    (f.act, f.moe.act, f.moe.normalized) = (Act::Gelu, Act::Gelu, false);
+    f.activate(Act::Gelu);
+    (f.moe.act, f.moe.normalized) = (Act::Gelu, false);
     f.c.n_ff_exp.fill(f.c.n_ff[0]);
     for (i, layer) in f.layers.iter_mut().enumerate() {
-        layer.experts &= every > 0 && i % every == 1;
+        layer.ffn.experts &= every > 0 && i % every == 1;
     }
     f.plan(gguf)
 }

@@ -9,6 +9,6 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.read_sections(&Reader::new(gguf)?, false)?;
-    f.layers.iter_mut().for_each(|layer| layer.experts = false);
+    f.layers.iter_mut().for_each(|layer| layer.ffn.experts = false);
     f.plan(gguf)
 }

@@ -7,6 +7,6 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
-    f.parallel = Parallel::Shared;
+    f.residual.parallel = Parallel::Shared;
     f.plan(gguf)
 }

@@ -7,6 +7,6 @@ use pumex_plan::Plan;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
-    f.layers.iter_mut().for_each(|layer| layer.n_ff /= 2);
+    f.layers.iter_mut().for_each(|layer| layer.ffn.width /= 2);
     f.plan(gguf)
 }

@@ -11,6 +11,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     let r = Reader::new(gguf)?;
     f.read_sections(&r, true)?;
-    f.vectors.read_deepstack(&r, f.c.n_layer)?;
+    f.embedding.vectors.read_deepstack(&r, f.c.n_layer)?;
     f.plan(gguf)
 }

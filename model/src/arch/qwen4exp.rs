@@ -4,10 +4,14 @@
 //! A block's positions score alike, so that a budget that ends within a block leaves open which of them are seen. The first are,
 //! here; in llama.cpp it depends on the order of its heap. Goldens compare rows where nothing is left open.
 
+mod gated_streams;
+
 use crate::config::Reader;
-use crate::decoder::{Family, GatedStreams, Index, Keys, Mix};
+use crate::decoder::{DeltaNet, Family, Index, Indexer, Keys};
+use gated_streams::GatedStreams;
 use pumex_gguf::{Gguf, Result};
-use pumex_plan::Plan;
+use pumex_plan::{Act, Plan};
+use std::rc::Rc;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
@@ -17,26 +21,27 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         return Err(r.bad("ple.layers", "no embeddings of several ids together, which are not supported", "the key"));
     }
     f.read_sections(&r, true)?;
-    super::qwen3next::delta_layers(&mut f, &r)?;
-    let s = &mut f.recurrent;
+    let delta = super::qwen3next::delta_net(&r)?;
+    let s = delta.sizes;
+    let recurrent = super::qwen3next::delta_layers(&mut f, &r, DeltaNet { tiled: true, gate: Act::Sigmoid, ..delta })?;
     if s.inner != s.heads * s.state {
         let what = format!("time_step_rank times state_size, {}", s.heads * s.state);
         return Err(r.bad("ssm.inner_size", &what, s.inner));
     }
-    (s.tiled, s.sigmoid_gate) = (true, true);
-    f.pre_norms = false;
-    f.gated_streams = Some(GatedStreams {
+    f.norms.before = false;
+    f.norms.last = None; // every block's streams have one of their own
+    f.stack = Rc::new(GatedStreams {
         count: r.int("hyper_connection.count", None, 2, 64)?,
         rank: r.int("hyper_connection.low_rank", None, 1, 1 << 16)?,
     });
     f.experts_share_width(&r)?;
     let every = r.by_layer("attention.compress_ratios", f.c.n_layer, Some(&vec![0; f.c.n_layer]), 1 << 16)?;
     if every.iter().any(|rows| *rows > 0) {
-        let rope = f.tables[0].dims;
-        f.index(&r, Keys::Mean, (rope, f.style), f.c.eps)?;
-        for (layer, every) in f.layers.iter_mut().zip(&every) {
-            if *every > 0 && layer.mix[0] == Some(Mix::Attention) {
-                layer.index = Index::Own(*every);
+        let rope = f.rotation.tables[0].dims;
+        let indexer = Indexer::read(&r, Keys::Mean, (rope, f.rotation.style), f.c.eps)?;
+        for (i, (layer, every)) in f.layers.iter_mut().zip(&every).enumerate() {
+            if *every > 0 && !recurrent[i] && !layer.mix.is_empty() {
+                layer.index = Index::Own(Indexer { every: *every, ..indexer });
             }
         }
     }

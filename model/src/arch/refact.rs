@@ -6,7 +6,7 @@ use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let mut f = Family::of(gguf)?.no_rope();
-    f.alibi = Some(8.0);
+    let mut f = Family::llama(gguf)?.no_rope();
+    f.attention.alibi = Some(8.0);
     f.plan(gguf)
 }

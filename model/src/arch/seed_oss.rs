@@ -6,5 +6,7 @@ use pumex_plan::Plan;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::neox(gguf).map(|f| Family { ffn_norm: "post_attention_norm", ..f })?.plan(gguf)
+    let mut f = Family::neox(gguf)?;
+    f.norms.ffn = "post_attention_norm";
+    f.plan(gguf)
 }

@@ -9,7 +9,7 @@ use pumex_plan::{Act, Plan};
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.act = Act::Gelu;
+    f.activate(Act::Gelu);
     f.must_slide_by_keys(&r, 0, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
     f.sliding_table(r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, f.c.k_dim as u64)?);
     f.plan(gguf)

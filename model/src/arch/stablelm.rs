@@ -9,7 +9,7 @@ use pumex_plan::Plan;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?.layer_norm();
     if gguf.tensor("blk.0.ffn_norm.weight").is_none() {
-        f.parallel = Parallel::Shared;
+        f.residual.parallel = Parallel::Shared;
     }
     f.plan(gguf)
 }

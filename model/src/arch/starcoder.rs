@@ -1,4 +1,4 @@
-//! StarCoder 1: learned positions, norms by mean and deviation, GELU.
+//! StarCoder 1 and GPT-2: learned positions, norms by mean and deviation, GELU.
 
 use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};
@@ -6,6 +6,7 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::of(gguf)?.layer_norm().no_rope();
-    Family { act: Act::Gelu, ..f }.plan(gguf)
+    let mut f = Family::llama(gguf)?.layer_norm().no_rope();
+    f.activate(Act::Gelu);
+    f.plan(gguf)
 }

@@ -1,4 +1,4 @@
-//! StarCoder 2: norms by mean and deviation, GELU, biases.
+//! StarCoder 2 and CodeShell: norms by mean and deviation, GELU, biases.
 
 use crate::decoder::Family;
 use pumex_gguf::{Gguf, Result};
@@ -6,6 +6,7 @@ use pumex_plan::{Act, Plan};
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::neox(gguf)?.layer_norm();
-    Family { act: Act::Gelu, ..f }.plan(gguf)
+    let mut f = Family::neox(gguf)?.layer_norm();
+    f.activate(Act::Gelu);
+    f.plan(gguf)
 }

@@ -22,10 +22,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a file.
+    /// Reads the sizes of a file.
     ///
     /// # Errors
-    /// As [`Config::from_gguf`]; heads that differ between layers, or from those of keys.
+    /// What is wrong with the file's keys; heads that differ between layers, or from those of keys.
     pub fn of(gguf: &Gguf) -> Result<Shape> {
         let (c, r) = (Config::from_gguf(gguf)?, Reader::new(gguf)?);
         let buckets = r.int("attention.relative_buckets_count", None, 4, MOST_BUCKETS)?;
@@ -107,7 +107,7 @@ impl Attention {
 /// A layer of either part.
 struct Layer {
     attention: Attention,
-    /// Of the source, in a decoder.
+    /// Attention to the source, in a decoder.
     cross: Option<Attention>,
     /// Index of its table of biases.
     biases: usize,
@@ -185,7 +185,7 @@ impl Stack {
 /// The encoder alone, whose rows are embeddings.
 ///
 /// # Errors
-/// As [`crate::plan`].
+/// Everything that is wrong with the file.
 pub fn encoder(gguf: &Gguf) -> Result<Plan> {
     let (s, mut w, mut tables) = (Shape::of(gguf)?, Weights::new(gguf), Tables(vec![Vec::new()]));
     ["output.", "cls"].iter().for_each(|prefix| w.ignore(prefix));
@@ -225,7 +225,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let states = if i < encodes { vec![own + i] } else { vec![own + i, i] };
         cross.iter().for_each(|cross| cross.leave(&mut p, &s, &states, rows));
     }
-    p.encoded(rows, start as u32);
+    p.end_encoder(rows, start as u32);
 
     let mut x = p.embed(embedding); // [n, dim]
     for (i, l) in decoder.layers.iter().enumerate() {

@@ -10,11 +10,11 @@ use pumex_plan::{Builder, NormKind, Val, Weight};
 pub struct Beside {
     dense: Dense,
     experts: Experts,
-    /// Of the layer's input, which the experts take instead of what attention gives.
+    /// Norm of the layer's input, which the experts take instead of what attention gives.
     input_norm: Option<LayerNorm>,
-    /// Of what attention gives, before the experts.
+    /// Norm of what attention gives, before the experts.
     experts_norm: Option<LayerNorm>,
-    /// Of what the dense block and what the experts give.
+    /// Norms of what the dense block and of what the experts give.
     post_norms: [Option<LayerNorm>; 2],
     /// `[dim]`, of the router's input, which is normed without weights then.
     router_scale: Option<Weight>,
@@ -26,7 +26,7 @@ impl Beside {
         let (dim, name) = (f.c.n_embd, |part: &str| format!("blk.{i}.{part}"));
         // A router's scale is no factor of its product here.
         let router_scale = w.opt_vector(&name("ffn_gate_inp.scale"), dim);
-        let width = w.dims(&name("ffn_up.weight")).get(1).copied().unwrap_or(f.layers[i].n_ff);
+        let width = w.dims(&name("ffn_up.weight")).get(1).copied().unwrap_or(f.layers[i].ffn.width);
         let norm = |w: &mut Weights<'_>, part: &str| LayerNorm::declare(w, &name(part), dim);
         Beside {
             dense: Dense::declare(w, (i, ""), dim, width),
@@ -40,7 +40,7 @@ impl Beside {
 
     /// The experts' input, if it is the layer's `x`.
     pub fn ahead(&self, p: &mut Builder, f: &Family, x: Val) -> Option<Val> {
-        self.input_norm.map(|norm| f.normed(p, Some(norm), x))
+        self.input_norm.map(|norm| f.normalize(p, Some(norm), x))
     }
 
     /// Both, for rows `x` that attention gave and the normed rows `h` of them, added to `x`, all `[n, dim]`.
@@ -48,7 +48,7 @@ impl Beside {
         &self,
         p: &mut Builder,
         f: &Family,
-        (h, ahead): (Val, Option<Val>),
+        (i, h, ahead): (usize, Val, Option<Val>),
         norm: Option<LayerNorm>,
         x: Val,
     ) -> Val {
@@ -58,13 +58,13 @@ impl Beside {
             p.scale(input, 1.0 / (dim as f32).sqrt());
             p.matmul("router", input, vec![self.experts.router])
         });
-        let input = ahead.unwrap_or_else(|| f.normed(p, self.experts_norm, x));
+        let input = ahead.unwrap_or_else(|| f.normalize(p, self.experts_norm, x));
         let routed = p.zeros(dim);
         self.experts.run(p, (&f.moe, 1.0), logits, input, routed);
-        let routed = f.normed(p, self.post_norms[1], routed);
-        let hidden = self.dense.hidden(p, f, h, f.act);
+        let routed = f.normalize(p, self.post_norms[1], routed);
+        let hidden = self.dense.multiply_in(p, f, h, f.layers[i].ffn.act);
         let dense = p.matmul("out", hidden, vec![self.dense.down]);
-        let dense = f.normed(p, self.post_norms[0], dense);
+        let dense = f.normalize(p, self.post_norms[0], dense);
         p.add(routed, 1.0, dense);
         f.join_value(p, dense, norm, x)
     }

@@ -1,28 +1,53 @@
 //! Gated delta nets of Qwen3-Next and Qwen3.5, and Kimi's delta attention: a convolution over the last rows, keys and queries of
 //! length one, a state per head that a delta rule writes.
 
-use super::Family;
+use super::{Family, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
+use crate::config::Reader;
 use crate::weights::Weights;
+use pumex_gguf::Result;
 use pumex_plan::{
-    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+    Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind,
+    Val, Weight,
 };
 
+/// A gated delta net.
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaNet {
+    /// Sizes.
+    pub sizes: Recurrent,
+    /// Whether heads take groups in turn instead of side by side.
+    pub tiled: bool,
+    /// What becomes of the gate of what heads give.
+    pub gate: Act,
+}
+
+impl MixerSpec for DeltaNet {
+    fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
+        self.sizes.keep(self.sizes.channels(), self.sizes.heads, self.sizes.v_dim())
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(Delta::declare(w, f, i, *self))
+    }
+}
+
 /// Weights of a gated delta net.
-pub struct Delta {
+struct Delta {
+    spec: DeltaNet,
     /// `[2 * groups * state + inner, dim]`: queries, keys, values.
     qkv: Option<(MatPart, MatPart)>,
-    /// As stored once: queries, keys, values and gates, group by group.
+    /// In older files: queries, keys, values and gates, group by group.
     qkvz: Option<MatPart>,
     /// `[heads, dim]`: how much is written, how much fades.
     beta_alpha: Option<[MatPart; 2]>,
-    /// As stored once, group by group.
+    /// In older files: both, group by group.
     ba: Option<MatPart>,
     conv: Weight,
     dt: Weight,
     a: Weight,
     norm: Weight,
     /// `[dim, inner]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
 fn cols(val: Val, at: usize, stride: usize) -> Cols {
@@ -31,10 +56,10 @@ fn cols(val: Val, at: usize, stride: usize) -> Cols {
 
 impl Delta {
     /// Declares `blk.N.ssm_*`, `attn_qkv` and `attn_gate`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Delta {
-        let (r, dim) = (&f.recurrent, f.c.n_embd);
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize, spec: DeltaNet) -> Delta {
+        let (r, dim) = (&spec.sizes, f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
-        let channels = r.inner + 2 * r.groups * r.state;
+        let channels = r.channels();
         let linear = |w: &mut Weights<'_>, name: &str, rows: usize| w.linear(name, rows, dim);
         let (qkv, gate) = (format!("blk.{i}.attn_qkv"), format!("blk.{i}.attn_gate"));
         let split = w.has_rather(&format!("{qkv}.weight"), &format!("{}.weight", name("in")));
@@ -43,6 +68,7 @@ impl Delta {
         w.ignore(&name("in")); // where there are both
         let one = w.has_rather(&format!("{}.weight", name("ba")), &format!("{}.weight", name("beta")));
         Delta {
+            spec,
             qkv,
             qkvz,
             beta_alpha: (!one).then(|| ["beta", "alpha"].map(|part| linear(w, &name(part), r.heads))),
@@ -54,12 +80,18 @@ impl Delta {
             output: w.linear(&name("out"), dim, r.inner),
         }
     }
+}
+
+impl Mixer for Delta {
+    fn output(&self) -> MatPart {
+        self.output
+    }
 
     /// Normed rows `[n, dim]` → `[n, inner]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
-        let r = &f.recurrent;
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, state: layer, .. }: Rows<'_>) -> Val {
+        let r = &self.spec.sizes;
         let (keys, v_dim, each) = (r.groups * r.state, r.inner / r.heads, r.heads / r.groups);
-        let channels = r.inner + 2 * keys;
+        let channels = r.channels();
         let (mixed, gate) = match (&self.qkv, &self.qkvz) {
             (Some((qkv, gate)), _) => (p.matmul("qkv", h, vec![*qkv]), p.matmul("z", h, vec![*gate])),
             (None, Some(both)) => {
@@ -101,7 +133,7 @@ impl Delta {
         };
         p.general(General::Conv(conv));
         let (q, k) = (cols(x, 0, r.state), cols(x, keys, r.state));
-        unit(p, f, q, 2 * r.groups, r.state); // keys follow queries
+        make_unit(p, f.c.eps, q, (2 * r.groups, r.state)); // keys follow queries
         let y = p.parts("delta", r.inner);
         let out = cols(y, 0, v_dim);
         p.general(General::Scan(Scan {
@@ -110,7 +142,7 @@ impl Delta {
             v_dim,
             k_dim: r.state,
             groups: r.groups,
-            tiled: r.tiled,
+            tiled: self.spec.tiled,
             q,
             k,
             v: cols(x, 2 * keys, v_dim),
@@ -127,15 +159,14 @@ impl Delta {
             at: (r.conv - 1) * channels,
             out,
         }));
-        let act = if r.sigmoid_gate { Act::Sigmoid } else { Act::Silu };
-        normed(p, f, out, (r.heads, v_dim), self.norm, (act, cols(gate, 0, v_dim)));
+        normalize_heads(p, f, out, (r.heads, v_dim), self.norm, (self.spec.gate, cols(gate, 0, v_dim)));
         y
     }
 }
 
 /// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
-fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
-    let (kind, eps) = (NormKind::Unit, f.recurrent.unit_eps.unwrap_or(f.c.eps));
+fn make_unit(p: &mut Builder, eps: f32, x: Cols, (groups, len): (usize, usize)) {
+    let kind = NormKind::Unit;
     p.general(General::Normalize(Normalize {
         kind,
         x,
@@ -150,20 +181,74 @@ fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
 }
 
 /// A norm of each head's columns, gated afterwards.
-fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight, (act, by): (Act, Cols)) {
+fn normalize_heads(
+    p: &mut Builder,
+    f: &Family,
+    x: Cols,
+    (groups, len): (usize, usize),
+    weight: Weight,
+    (act, by): (Act, Cols),
+) {
     let (kind, weight, eps) = (NormKind::Rms, Some(weight), f.c.eps);
     let gate = Some(NormGate { cols: by, act, first: false });
     p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate, eps, out: x }));
 }
 
 /// A product, or two after each other; their names, from the last one on.
-fn by_way(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
+fn multiply_all(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
     let names = names.iter().take(parts.len()).rev();
     parts.iter().zip(names).fold(h, |x, (part, name)| p.matmul(name, x, vec![*part]))
 }
 
+/// Kimi's delta attention, with a decay for each column.
+#[derive(Clone, Copy, Debug)]
+pub struct KimiDelta {
+    /// Sizes.
+    pub sizes: Recurrent,
+    /// What columns fade by at most, below 0, and the sign of what `ssm_a` is in the file; without it they fade by softplus.
+    pub bound: Option<(f32, f32)>,
+    /// Added to the square of keys' and queries' length.
+    pub eps: f32,
+}
+
+impl KimiDelta {
+    /// Reads sizes; columns fade by softplus.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn read(f: &Family, r: &Reader<'_>) -> Result<KimiDelta> {
+        let conv = r.int("ssm.conv_kernel", None, 2, 64)?;
+        let state = r.int("kda.head_dim", None, 1, 512)?;
+        let heads = f.c.n_head.iter().copied().max().unwrap_or(0);
+        let sizes = Recurrent { conv, inner: heads * state, state, heads, groups: heads };
+        Ok(KimiDelta { sizes, bound: None, eps: f.c.eps })
+    }
+
+    /// Reads the bound of fading, if there is one.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn bounded(self, r: &Reader<'_>) -> Result<KimiDelta> {
+        let bound = r.float("kda.gate_lower_bound", Some(f32::NEG_INFINITY), f32::NEG_INFINITY, 0.0)?;
+        // The file's factors have the sign that softplus wants.
+        Ok(KimiDelta { bound: (bound > f32::NEG_INFINITY).then_some((bound, -1.0)), ..self })
+    }
+}
+
+impl MixerSpec for KimiDelta {
+    fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
+        let r = &self.sizes;
+        r.keep(3 * r.inner, r.heads, r.state)
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(Kda::declare(w, f, i, *self))
+    }
+}
+
 /// Weights of Kimi's delta attention.
-pub struct Kda {
+struct Kda {
+    spec: KimiDelta,
     /// Queries, keys, values.
     qkv: Vec<MatPart>,
     convs: [Weight; 3],
@@ -173,17 +258,17 @@ pub struct Kda {
     /// `[heads]`
     a: Weight,
     beta: MatPart,
-    /// The gate, likewise.
+    /// The gate: one product, or down and up.
     gate: Vec<MatPart>,
     norm: Weight,
     /// `[dim, heads * state]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
 impl Kda {
     /// Declares `blk.N.ssm_*` and `attn_{q,k,v,output}`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Kda {
-        let (r, dim) = (&f.recurrent, f.c.n_embd);
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize, spec: KimiDelta) -> Kda {
+        let (r, dim) = (&spec.sizes, f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
         let conv = |w: &mut Weights<'_>, part: &str| {
             let name = format!("{}.weight", name(&format!("conv1d_{part}")));
@@ -200,6 +285,7 @@ impl Kda {
         let beta_dims = w.dims(&format!("{}.weight", name("beta")));
         w.ignore(&format!("{}.", name("beta")));
         Kda {
+            spec,
             qkv: ["q", "k", "v"].map(|part| w.linear(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
             convs: ["q", "k", "v"].map(|part| conv(w, part)),
             fade: products(w, ["f_a", "f_b"].map(name)),
@@ -214,10 +300,16 @@ impl Kda {
             output: w.linear_unscaled(&format!("blk.{i}.attn_output"), dim, r.inner),
         }
     }
+}
+
+impl Mixer for Kda {
+    fn output(&self) -> MatPart {
+        self.output
+    }
 
     /// Normed rows `[n, dim]` → `[n, heads * state]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
-        let r = &f.recurrent;
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, state: layer, .. }: Rows<'_>) -> Val {
+        let r = &self.spec.sizes;
         let mixed = p.matmul("qkv", h, self.qkv.clone()); // [n, 3 * inner]
         let x = p.parts("conv", 3 * r.inner);
         for (part, weight) in self.convs.iter().enumerate() {
@@ -236,12 +328,12 @@ impl Kda {
                 norm: None,
             }));
         }
-        let fade = by_way(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
+        let fade = multiply_all(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
         let all = p.all(fade);
         p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt)));
         let heads = cols(fade, 0, r.state);
         let (shape, by) = ((r.heads, r.state), (Join::Mul, Arg::GroupWeight(self.a)));
-        match r.bound {
+        match self.spec.bound {
             None => p.map_into(heads, shape, (Act::Softplus, Arg::Cols(heads), 1.0), by),
             Some((bound, sign)) => {
                 p.map_into(heads, shape, (Act::Same, Arg::Cols(heads), sign), by);
@@ -253,7 +345,7 @@ impl Kda {
         let rate = cols(beta, 0, 1);
         p.map_into(rate, (1, r.heads), (Act::Sigmoid, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
         let (q, k, v) = (cols(x, 0, r.state), cols(x, r.inner, r.state), cols(x, 2 * r.inner, r.state));
-        unit(p, f, q, 2 * r.heads, r.state); // keys follow queries
+        make_unit(p, self.spec.eps, q, (2 * r.heads, r.state)); // keys follow queries
         let y = p.parts("delta", r.inner);
         let out = cols(y, 0, r.state);
         p.general(General::Scan(Scan {
@@ -279,8 +371,8 @@ impl Kda {
             at: (r.conv - 1) * 3 * r.inner,
             out,
         }));
-        let gate = by_way(p, h, &self.gate, ["gate", "gate_a"]);
-        normed(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
+        let gate = multiply_all(p, h, &self.gate, ["gate", "gate_a"]);
+        normalize_heads(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
         y
     }
 }

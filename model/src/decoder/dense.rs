@@ -1,6 +1,6 @@
 //! A feed-forward block that all rows take, gated or not.
 
-use super::{Family, LayerNorm, Limits};
+use super::{Family, LayerNorm, Limit};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Gate, Join, MatPart, Val, Weight};
 
@@ -18,8 +18,8 @@ pub struct Dense {
     /// Whether `up` has both.
     fused: bool,
     ffn: usize,
-    /// Of gate and up, and whether the gate is limited before its activation.
-    limit: Option<(f32, bool)>,
+    /// Limit of gate and up.
+    limit: Option<Limit>,
     /// Gates that are less than so many deviations above their mean are none.
     sparse: Option<f32>,
 }
@@ -44,47 +44,37 @@ impl Dense {
         }
     }
 
-    /// With gates that are sparse.
-    pub fn sparse(self, sparse: Option<f32>) -> Dense {
+    /// Limits gates.
+    pub fn limit_by(self, limit: Option<Limit>) -> Dense {
+        Dense { limit, ..self }
+    }
+
+    /// Cuts gates off that are less than so many deviations above their mean.
+    pub fn cut_below(self, sparse: Option<f32>) -> Dense {
         Dense { sparse, ..self }
     }
 
-    /// With the limits of layer `i`.
-    pub fn limited(self, limits: Option<&Limits>, i: usize) -> Dense {
-        Dense { limit: limits.and_then(|limits| limits.of(i)), ..self }
-    }
-
     /// How gate and up meet, if one op multiplies with both.
-    fn gating(&self, f: &Family, act: Act) -> Option<Gate> {
-        let apart = f.moe.up_cap.is_some()
-            || self.limit.is_some()
-            || self.sparse.is_some()
-            || late(&self.up)
-            || self.gate.is_some_and(|g| late(&g));
+    fn find_gate(&self, act: Act) -> Option<Gate> {
+        let apart =
+            self.limit.is_some() || self.sparse.is_some() || late(&self.up) || self.gate.is_some_and(|g| late(&g));
         Gate::of(act).filter(|_| !apart)
     }
 
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
-    pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
-        let hidden = match (self.gate, self.gating(f, act)) {
-            (Some(gate), Some(by)) => p.gated(h, gate, self.up, by),
+    pub fn multiply_in(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
+        let hidden = match (self.gate, self.find_gate(act)) {
+            (Some(gate), Some(by)) => p.matmul_gated(h, gate, self.up, by),
             (Some(gate), None) => {
                 let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);
                 scale_late(p, both, 0, self.ffn, &gate);
                 scale_late(p, both, self.ffn, self.ffn, &self.up);
                 let half = |at| Cols { val: both, at, stride: self.ffn };
                 if let Some(deviations) = self.sparse {
-                    sparse(p, half(0), self.ffn, deviations);
+                    cut(p, half(0), self.ffn, deviations);
                 }
                 raise(p, half(self.ffn), (1, self.ffn), act);
-                if let Some(cap) = f.moe.up_cap {
-                    let capped = (Act::SoftCap(cap), Arg::Cols(half(self.ffn)), 1.0);
-                    p.map_into(half(self.ffn), (1, self.ffn), capped, (Join::Add, Arg::Number(0.0)));
-                }
-                let act = match self.limit {
-                    Some(limit) => limited(p, half(0), half(self.ffn), (1, self.ffn), act, limit),
-                    None => act,
-                };
+                let act = limit(p, [half(0), half(self.ffn)], (1, self.ffn), act, self.limit);
                 p.glu(both, act, self.ffn)
             }
             (None, _) => {
@@ -105,14 +95,14 @@ impl Dense {
             }
         };
         match self.sub_norm {
-            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, hidden, weight, bias, f.c.eps),
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norms.kind, hidden, weight, bias, f.c.eps),
             None => hidden,
         }
     }
 }
 
 /// Columns become what they are above their mean plus so many of their deviations, else 0.
-fn sparse(p: &mut Builder, x: Cols, len: usize, deviations: f32) {
+fn cut(p: &mut Builder, x: Cols, len: usize, deviations: f32) {
     let of = (1, len);
     let mean = p.dot(of, Arg::Cols(x), Arg::Number(1.0), (Act::Same, -1.0 / len as f32));
     let one = |val| Arg::PerGroup(Cols { val, at: 0, stride: 1 });
@@ -132,13 +122,17 @@ pub fn raise(p: &mut Builder, up: Cols, shape: (usize, usize), act: Act) {
 }
 
 /// Limits up and gate, and says which activation is left to do: `cols` of gate and up, `len` in each of `groups`.
-pub fn limited(p: &mut Builder, gate: Cols, up: Cols, shape: (usize, usize), act: Act, limit: (f32, bool)) -> Act {
-    let (most, before) = limit;
-    p.map_into(up, shape, (Act::Clamp(-most, most), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
-    let (first, then) = match before {
-        true => (Act::Clamp(f32::MIN, most), act),
-        false => (act, Act::Clamp(f32::MIN, most)),
+pub fn limit(p: &mut Builder, [gate, up]: [Cols; 2], shape: (usize, usize), act: Act, limit: Option<Limit>) -> Act {
+    let (most, first, then) = match limit {
+        None => return act,
+        Some(Limit::Cap(cap)) => {
+            p.map_into(up, shape, (Act::SoftCap(cap), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
+            return act;
+        }
+        Some(Limit::Before(most)) => (most, Act::Clamp(f32::MIN, most), act),
+        Some(Limit::After(most)) => (most, act, Act::Clamp(f32::MIN, most)),
     };
+    p.map_into(up, shape, (Act::Clamp(-most, most), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
     p.map_into(gate, shape, (first, Arg::Cols(gate), 1.0), (Join::Add, Arg::Number(0.0)));
     then
 }

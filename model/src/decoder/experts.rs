@@ -1,13 +1,83 @@
 //! Experts: how rows reach them, and what they do.
 
-use super::dense::{limited, raise};
-use super::grove::SmallExperts;
-use super::{Family, LayerNorm, Moe};
+use super::dense::{limit, raise};
+use super::{Family, LayerNorm, Limit, Limited};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Join, MatPart,
-    TopK, Val, Weight, LEAST_SUM,
+    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Groups, Join,
+    MatPart, TopK, Val, Weight, LEAST_SUM,
 };
+use std::fmt::Debug;
+use std::rc::Rc;
+
+/// A block that all rows take beside the experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BesideExperts {
+    /// That of the shared experts, `ffn_*_shexp`, if the file has one.
+    Shared,
+    /// The layer's dense block, if the file has one.
+    Dense,
+    /// The layer's dense block, where it and the experts have norms of their own.
+    DenseNormed,
+}
+
+/// How rows reach experts, and what those do.
+#[derive(Clone, Debug)]
+pub struct Moe {
+    /// What logits become.
+    pub gating: Gating,
+    /// Whether weights are made to sum up to 1.
+    pub normalized: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+    /// Groups of experts.
+    pub groups: Option<Groups>,
+    /// Activation of the gate.
+    pub act: Act,
+    /// Whether rows are weighted before the experts instead of after them.
+    pub weighs_input: bool,
+    /// Whether the router looks at the layer's input, before any norm.
+    pub by_residual: bool,
+    /// What the sum of experts and of the block beside them is multiplied with, if that is not one.
+    pub average: Option<f32>,
+    /// The block that all rows take beside the experts.
+    pub beside: BesideExperts,
+    /// Small experts after the usual ones.
+    pub small: Option<Rc<dyn SmallExperts>>,
+    /// Columns of what experts work on, between products down and up; 0 if that is the normed rows.
+    pub latent: usize,
+}
+
+impl Moe {
+    /// Experts with gates of SiLU, whose weights a softmax gives, which are made to sum up to 1 and multiplied with `scale`.
+    pub fn scaled(scale: f32) -> Moe {
+        Moe {
+            gating: Gating::Softmax,
+            normalized: true,
+            scale,
+            groups: None,
+            act: Act::Silu,
+            weighs_input: false,
+            by_residual: false,
+            average: None,
+            beside: BesideExperts::Shared,
+            small: None,
+            latent: 0,
+        }
+    }
+}
+
+/// Small experts after the usual ones.
+pub trait SmallExperts: Debug {
+    /// Declares those of layer `i`, of rows of `dim` columns, beside so many usual ones.
+    fn declare(&self, w: &mut Weights<'_>, at: (usize, usize), usual: TopK) -> Box<dyn AddSmall>;
+}
+
+/// Small experts with a layer's weights.
+pub trait AddSmall {
+    /// Adds to `x` `[n, dim]` what they make of it, by the router's `logits`.
+    fn run(&self, p: &mut Builder, logits: Val, x: Val);
+}
 
 /// Weights of experts.
 pub struct Experts {
@@ -15,17 +85,17 @@ pub struct Experts {
     /// `[experts]`, added where experts are chosen.
     selection: Option<Weight>,
     gate: Option<ExpertPart>,
-    /// Or both, `[experts, 2 * ffn, dim]`.
+    /// `[experts, ffn, dim]`, or gate and up, `[experts, 2 * ffn, dim]`.
     up: ExpertPart,
     fused: bool,
     down: ExpertPart,
-    /// Of gate, up and down, `[experts, m]`.
+    /// Biases of gate, up and down, `[experts, m]`.
     biases: [Option<Weight>; 3],
     ffn: usize,
     top_k: TopK,
-    /// Of gate and up, and whether the gate is limited before its activation.
-    limit: Option<(f32, bool)>,
-    small: Option<SmallExperts>,
+    /// Limit of gate and up.
+    limit: Option<Limit>,
+    small: Option<Box<dyn AddSmall>>,
     /// `[vocab, used]`: which a row uses by its id.
     table: Option<Weight>,
     latent: Option<Latent>,
@@ -59,7 +129,7 @@ impl Experts {
         }
         let experts = Experts {
             router: w.linear_unscaled(&name("gate_inp"), n, whole),
-            selection: match i < f.moe.by_id {
+            selection: match f.layers[i].ffn.by_id {
                 true => None,
                 false => w
                     .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
@@ -72,9 +142,9 @@ impl Experts {
             biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
             ffn,
             top_k,
-            limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
-            small: f.moe.grove.map(|sizes| SmallExperts::declare(w, (i, dim), sizes, top_k)),
-            table: (i < f.moe.by_id).then(|| {
+            limit: f.layers[i].ffn.limits[Limited::Experts as usize],
+            small: f.moe.small.as_ref().map(|small| small.declare(w, (i, dim), top_k)),
+            table: f.layers[i].ffn.by_id.then(|| {
                 let dims = [top_k.k, w.vocab_rows()];
                 w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
             }),
@@ -112,8 +182,8 @@ impl Experts {
     }
 
     /// How gate and up meet, if one op multiplies with both. Only the usual gate takes scales.
-    fn gating(&self, m: &Moe) -> Option<Gate> {
-        let apart = self.gate.is_none() || m.weighs_input || m.up_cap.is_some() || self.limit.is_some();
+    fn find_gate(&self, m: &Moe) -> Option<Gate> {
+        let apart = self.gate.is_none() || m.weighs_input || self.limit.is_some();
         let scaled = self.scales()[..2].iter().any(Option::is_some);
         Gate::of(m.act).filter(|by| !apart && (!scaled || *by == Gate::SILU))
     }
@@ -121,19 +191,19 @@ impl Experts {
     /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
     pub fn run(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
-        let Some(small) = &self.small else { return self.wide(p, (m, times), logits, h, out) };
+        let Some(small) = &self.small else { return self.run_usual(p, (m, times), logits, h, out) };
         let sum = p.zeros(p.width_of(out));
-        self.wide(p, (m, 1.0), logits, h, sum);
+        self.run_usual(p, (m, 1.0), logits, h, sum);
         small.run(p, logits, sum);
         p.add(sum, times, out);
     }
 
     /// Adds the sum of the usual experts.
-    fn wide(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
-        let Some(latent) = &self.latent else { return self.routed(p, (m, times), logits, h, out) };
+    fn run_usual(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+        let Some(latent) = &self.latent else { return self.run_routed(p, (m, times), logits, h, out) };
         let h = p.matmul("latent", h, vec![latent.down]);
         let sum = p.zeros(latent.width);
-        self.routed(p, (m, 1.0), logits, h, sum);
+        self.run_routed(p, (m, 1.0), logits, h, sum);
         let sum = match latent.norm {
             Some(LayerNorm { weight: Some(weight), .. }) => p.rms_norm(sum, weight, latent.eps),
             _ => sum,
@@ -141,8 +211,8 @@ impl Experts {
         p.matmul_add(sum, MatPart { scale: latent.up.scale * times, ..latent.up }, out);
     }
 
-    /// Likewise, of rows as experts take them.
-    fn routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+    /// Adds the sum of the usual experts, for rows as these take them.
+    fn run_routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
         let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale * times, self.scales())
         } else {
@@ -163,12 +233,12 @@ impl Experts {
             self.scale_route(p, route);
             route
         };
-        let hidden = match self.gate.zip(self.gating(m)) {
+        let hidden = match self.gate.zip(self.find_gate(m)) {
             Some((gate, by)) => {
                 let [of_gate, of_up, _] = self.biases;
-                p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
+                p.matmul_gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
             }
-            None => self.hidden(p, m, h, route),
+            None => self.multiply_in(p, m, h, route),
         };
         p.experts_add(hidden, (route, self.top_k), self.down.weight, self.biases[2], out);
     }
@@ -193,9 +263,9 @@ impl Experts {
     }
 
     /// Products with gate and up, side by side for each expert → `[n, used * ffn]`.
-    fn hidden(&self, p: &mut Builder, m: &Moe, h: Val, route: Val) -> Val {
+    fn multiply_in(&self, p: &mut Builder, m: &Moe, h: Val, route: Val) -> Val {
         let (used, ffn) = (self.top_k.k, self.ffn);
-        let h = if m.weighs_input { self.weighed(p, h, route) } else { h };
+        let h = if m.weighs_input { self.weigh(p, h, route) } else { h };
         let product = |p: &mut Builder, weight: Weight, which: usize, width: usize| {
             let out = p.parts("experts", used * width);
             let (top_k, own_input) = (self.top_k, m.weighs_input);
@@ -226,19 +296,13 @@ impl Experts {
             return out;
         };
         raise(p, up, (used, ffn), m.act);
-        if let Some(cap) = m.up_cap {
-            p.map_into(up, (used, ffn), (Act::SoftCap(cap), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
-        }
-        let act = match self.limit {
-            Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
-            None => m.act,
-        };
+        let act = limit(p, [gate, up], (used, ffn), m.act, self.limit);
         p.map_into(to, (used, ffn), (act, Arg::Cols(gate), 1.0), (Join::Mul, Arg::Cols(up)));
         out
     }
 
     /// A row for each expert, times its weight, which is 1 afterwards.
-    fn weighed(&self, p: &mut Builder, h: Val, route: Val) -> Val {
+    fn weigh(&self, p: &mut Builder, h: Val, route: Val) -> Val {
         let (used, dim) = (self.top_k.k, p.width_of(h));
         let out = p.parts("weighed", used * dim);
         let to = Cols { val: out, at: 0, stride: dim };

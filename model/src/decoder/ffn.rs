@@ -1,12 +1,29 @@
 //! Feed-forward blocks of the shared decoder: dense, of experts, of experts with a block that all rows take beside them.
 
 use super::beside::Beside;
+use super::channel_mix::ChannelMix;
 use super::dense::{early, late, Dense};
 use super::experts::Experts;
-use super::rwkv::ChannelMix;
-use super::{Family, LayerNorm};
+use super::{BesideExperts, Family, LayerNorm, Limit, Limited};
 use crate::weights::Weights;
 use pumex_plan::{Act, Arg, Builder, Cols, Join, MatPart, Val};
+
+/// A layer's feed-forward block.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    /// Columns between its products; 0 if there is none.
+    pub width: usize,
+    /// Whether it is one of experts.
+    pub experts: bool,
+    /// Activation of the gate, or of the product with `ffn_up` where there is no gate; experts have one of their own.
+    pub act: Act,
+    /// Limits of gates, by [`Limited`].
+    pub limits: [Option<Limit>; 2],
+    /// Gates that are less than so many deviations above their mean are cut off.
+    pub sparse: Option<f32>,
+    /// Whether a row's experts follow from its id.
+    pub by_id: bool,
+}
 
 /// Weights of a feed-forward block.
 pub enum Ffn {
@@ -34,25 +51,27 @@ impl Ffn {
         if w.has_rather(&format!("blk.{i}.channel_mix_key.weight"), &format!("blk.{i}.ffn_up.weight")) {
             return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
         }
-        if !layer.experts {
-            let sparse = (i < f.sparse_layers.0).then_some(f.sparse_layers.1);
-            let dense = Dense::declare(w, (i, ""), dim, layer.n_ff).sparse(sparse);
-            return Ffn::Dense(dense.limited(f.moe.limits[1].as_ref(), i));
+        let limit = layer.ffn.limits[Limited::Dense as usize];
+        if !layer.ffn.experts {
+            return Ffn::Dense(
+                Dense::declare(w, (i, ""), dim, layer.ffn.width).limit_by(limit).cut_below(layer.ffn.sparse),
+            );
         }
-        if f.moe.own_norms {
+        if f.moe.beside == BesideExperts::DenseNormed {
             return Ffn::Beside(Box::new(Beside::declare(w, f, i)));
         }
         let experts = Experts::declare(w, f, i);
-        let suffix = if f.moe.dense_beside { "" } else { "_shexp" };
+        let dense_beside = f.moe.beside == BesideExperts::Dense;
+        let suffix = if dense_beside { "" } else { "_shexp" };
         let up = format!("blk.{i}.ffn_up{suffix}.weight");
-        let rows = match f.c.shares_experts.filter(|_| !f.moe.dense_beside) {
+        let rows = match f.c.shares_experts.filter(|_| !dense_beside) {
             Some(false) => w.dims_if_there(&up),
             Some(true) if w.requires(&format!("blk.{i}.ffn_down{suffix}.weight")) => w.required_dims(&up),
             _ => w.dims(&up),
         };
         let rows = rows.get(1).copied();
         let shared = rows.map(|ffn| Shared {
-            block: Dense::declare(w, (i, suffix), dim, ffn).limited(f.moe.limits[1].as_ref(), i),
+            block: Dense::declare(w, (i, suffix), dim, ffn).limit_by(limit),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {
                 weight,
                 bias: None,
@@ -80,10 +99,10 @@ impl Ffn {
         norm: Option<LayerNorm>,
         x: Val,
     ) -> Val {
-        let act = f.acts.get(i).copied().unwrap_or(f.act);
+        let act = f.layers[i].ffn.act;
         let (experts, shared) = match self {
             Ffn::Dense(dense) => {
-                let hidden = dense.hidden(p, f, h, act);
+                let hidden = dense.multiply_in(p, f, h, act);
                 if !late(&dense.down) {
                     return f.join(p, hidden, dense.down, norm, x);
                 }
@@ -93,15 +112,15 @@ impl Ffn {
             }
             Ffn::Experts(experts, shared) => (experts, shared),
             Ffn::ChannelMix(mix) => return mix.run(p, f, (i, h), x),
-            Ffn::Beside(both) => return both.run(p, f, (h, by), norm, x),
+            Ffn::Beside(both) => return both.run(p, f, (i, h, by), norm, x),
         };
         // What is added to the residual stream itself is scaled where it is made.
-        let scales = f.residual_scale == 1.0 || !f.moe.weighs_input;
+        let scales = f.residual.scale == 1.0 || !f.moe.weighs_input;
         let direct = norm.is_none() && f.moe.average.is_none() && scales;
-        let (out, times) = if direct { (x, f.residual_scale) } else { (p.zeros(p.width_of(x)), 1.0) };
+        let (out, times) = if direct { (x, f.residual.scale) } else { (p.zeros(p.width_of(x)), 1.0) };
         // What reads the normed rows comes before anything is added to what they were made of.
         let beside = shared.as_ref().map(|Shared { block, gate }| {
-            let hidden = block.hidden(p, f, h, act);
+            let hidden = block.multiply_in(p, f, h, act);
             (block.down, hidden, gate.map(|gate| p.matmul("shared_gate", h, vec![gate])))
             // [n, 1]
         });

@@ -1,12 +1,12 @@
 //! Hyper-connections: several residual streams. Each block takes a mixture of them and gives each a share of what it makes of it, by
 //! gates that a row's streams say; before that, streams may be mixed with each other.
 
-use super::streams::cols;
-use super::Family;
+use super::streams::{cols, Connection, Streams};
+use super::{Family, Forward, Stack};
 use crate::weights::Weights;
 use pumex_plan::{Builder, General, MatPart, Mix, NormKind, StreamGates, Val, Weight};
 
-/// What connections are like.
+/// A stack whose layers are connected with several residual streams: what the connections are like.
 #[derive(Clone, Copy, Debug)]
 pub struct Connections {
     /// Streams.
@@ -23,8 +23,17 @@ pub struct Connections {
     pub mean: bool,
 }
 
+impl Stack for Connections {
+    fn declare(&self, w: &mut Weights<'_>, f: &Family) -> Box<dyn Forward> {
+        let of = *self;
+        Box::new(Streams::declare(w, f, (of.count, of.mean), |w, name, last| {
+            Box::new(Gates::declare(w, f, of, name, last))
+        }))
+    }
+}
+
 /// Weights of one block.
-pub struct Gates {
+struct Gates {
     of: Connections,
     /// `[gates, streams * dim]`
     weight: MatPart,
@@ -37,7 +46,7 @@ pub struct Gates {
 
 impl Gates {
     /// Declares `NAME_{fn,scale,base}`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, of: Connections, name: &str, last: bool) -> Gates {
+    fn declare(w: &mut Weights<'_>, f: &Family, of: Connections, name: &str, last: bool) -> Gates {
         let (n, all) = (of.count, of.count * f.c.n_embd);
         let (parts, len) = match (last, of.rounds) {
             (true, _) => (1, n),
@@ -52,9 +61,10 @@ impl Gates {
             len,
         }
     }
+}
 
-    /// What a block takes of streams `[n, streams * dim]`: `[n, dim]`, and its gates.
-    pub fn taken(&self, p: &mut Builder, f: &Family, streams: Val) -> (Val, Val) {
+impl Connection for Gates {
+    fn take(&self, p: &mut Builder, f: &Family, streams: Val) -> (Val, Val) {
         let (dim, n) = (f.c.n_embd, self.of.count);
         let normed = p.normalize(NormKind::Rms, streams, None, None, f.c.eps);
         let gates = p.matmul("gates", normed, vec![self.weight]); // [n, gates]
@@ -77,8 +87,7 @@ impl Gates {
         (h, gates)
     }
 
-    /// Streams with what a block gives, `[n, dim]`, added by its gates.
-    pub fn given(&self, p: &mut Builder, f: &Family, streams: Val, gates: Val, out: Val) -> Val {
+    fn give(&self, p: &mut Builder, f: &Family, streams: Val, gates: Val, out: Val) -> Val {
         let (dim, n) = (f.c.n_embd, self.of.count);
         let mixed = match self.of.rounds {
             0 => streams,

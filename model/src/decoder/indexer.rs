@@ -1,7 +1,7 @@
 //! What chooses the positions that a row attends to: heads of its own, scores of blocks of positions, and keys that are kept beside
 //! the layer's. Layers without one take what an earlier layer chose.
 
-use super::{Family, Layer};
+use super::{Family, LayerSpec};
 use crate::config::Reader;
 use crate::weights::Weights;
 use pumex_gguf::Result;
@@ -36,22 +36,44 @@ pub struct Indexer {
     pub style: RopeStyle,
     /// Positions that are chosen.
     pub most: usize,
-    /// Of the norms.
+    /// Epsilon of the norms.
     pub eps: f32,
     /// Keys.
     pub keys: Keys,
+    /// Positions in a block.
+    pub every: usize,
 }
 
 /// Where a layer's choice comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum Index {
     /// There is none: all positions are seen.
     #[default]
     Nothing,
-    /// Its own indexer, with so many positions in a block.
-    Own(usize),
-    /// The last layer before it that has one.
-    Earlier,
+    /// Its own indexer.
+    Own(Indexer),
+    /// The last layer before it that has one, which is like this.
+    Earlier(Indexer),
+}
+
+impl Index {
+    /// The layer's own indexer.
+    pub fn own(&self) -> Option<Indexer> {
+        match self {
+            Index::Own(indexer) => Some(*indexer),
+            Index::Nothing | Index::Earlier(_) => None,
+        }
+    }
+
+    /// What an attention may see of the list that it takes.
+    pub fn choose(&self, list: Option<Val>) -> Option<Chosen> {
+        match self {
+            Index::Nothing => None,
+            Index::Own(s) | Index::Earlier(s) => {
+                Some(Chosen { list: list?, most: s.most, every: s.every, fills: s.keys == Keys::Mean })
+            }
+        }
+    }
 }
 
 /// Weights of a layer's indexer.
@@ -66,20 +88,22 @@ pub struct Indexed {
     weights: Option<MatPart>,
     /// `[dim, dim of rows]` and `[every, dim]`
     gate: Option<(MatPart, Weight)>,
-    every: usize,
+    sizes: Indexer,
+    /// Index of the keys among the plan's states.
+    state: usize,
 }
 
-impl Family {
-    /// Reads an indexer's sizes, whose heads rotate `rope` columns by pairs of `style`.
+impl Indexer {
+    /// Reads an indexer's sizes, whose heads rotate `rope` columns by pairs of `style`; a block is one position.
     ///
     /// # Errors
-    /// `bad_hparam`, as all here.
-    pub fn index(&mut self, r: &Reader<'_>, keys: Keys, (rope, style): (usize, RopeStyle), eps: f32) -> Result<()> {
+    /// `bad_hparam`.
+    pub fn read(r: &Reader<'_>, keys: Keys, (rope, style): (usize, RopeStyle), eps: f32) -> Result<Indexer> {
         let dim = r.int("attention.indexer.key_length", None, rope.max(4) as u64, pumex_plan::MAX_HEAD_DIM as u64)?;
         if !dim.is_multiple_of(4) {
             return Err(r.bad("attention.indexer.key_length", "a multiple of 4", dim));
         }
-        self.indexer = Some(Indexer {
+        Ok(Indexer {
             heads: r.int("attention.indexer.head_count", None, 1, 1024)?,
             dim,
             rope,
@@ -88,20 +112,22 @@ impl Family {
             most: r.int("attention.indexer.top_k", None, 1, 1 << 20)?,
             eps,
             keys,
-        });
-        Ok(())
+            every: 1,
+        })
     }
+}
 
-    /// Layers that `attend` have indexers of blocks of `every` positions where `own` says so; others take the last one's choice.
+impl Family {
+    /// Gives layers that `attend` an indexer where `own` says so; others take the last one's choice.
     ///
     /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn index_layers(
         &mut self,
         r: &Reader<'_>,
         own: &[bool],
-        every: usize,
-        attend: impl Fn(&Layer) -> bool,
+        indexer: Indexer,
+        attend: impl Fn(&LayerSpec) -> bool,
     ) -> Result<()> {
         let mut any = false;
         for (i, layer) in self.layers.iter_mut().enumerate().filter(|(_, layer)| attend(layer)) {
@@ -109,51 +135,35 @@ impl Family {
             if !own && !any {
                 return Err(r.bad("attention.indexer.types", "an indexer in the first layer that attends", 0));
             }
-            layer.index = if own { Index::Own(every) } else { Index::Earlier };
+            layer.index = if own { Index::Own(indexer) } else { Index::Earlier(indexer) };
             any |= own;
         }
         self.ignore_unused_indexers();
         Ok(())
     }
 
-    /// Layers that have no indexer of their own may have tensors of one.
+    /// Accepts tensors of indexers in layers that have none of their own.
     pub fn ignore_unused_indexers(&mut self) {
-        let unused = self.layers.iter().enumerate().filter(|(_, layer)| !matches!(layer.index, Index::Own(_)));
+        let unused = self.layers.iter().enumerate().filter(|(_, layer)| layer.index.own().is_none());
         self.ignored.extend(unused.map(|(i, _)| format!("blk.{i}.indexer")));
     }
 
     /// What indexers keep, layer by layer: keys, and what keys of blocks are made of.
     pub(super) fn index_states(&self) -> Vec<LayerState> {
-        let Some(s) = self.indexer else { return Vec::new() };
-        let keys = LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: s.dim, v_dim: 0, window: None });
-        let own = self.layers.iter().filter_map(|l| if let Index::Own(every) = l.index { Some(every) } else { None });
-        own.flat_map(|every| match s.keys {
-            Keys::Each => vec![keys.clone()],
-            Keys::Gated | Keys::Mean => {
-                let parts = vec![("index_rows", vec![every, 2 * s.dim])];
-                vec![keys.clone(), LayerState::Recurrent(RecurrentSpec { parts })]
-            }
+        let own = self.layers.iter().filter_map(|l| l.index.own());
+        own.flat_map(|s| {
+            let keys = LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: s.dim, v_dim: 0, window: None });
+            let parts = vec![("index_rows", vec![s.every, 2 * s.dim])];
+            let rows = (s.keys != Keys::Each).then_some(LayerState::Recurrent(RecurrentSpec { parts }));
+            std::iter::once(keys).chain(rows)
         })
         .collect()
     }
 
     /// Where the keys of layer `i`'s indexer are among states.
     fn index_state(&self, s: &Indexer, i: usize) -> usize {
-        let before = self.layers.iter().take(i).filter(|l| matches!(l.index, Index::Own(_))).count();
+        let before = self.layers.iter().take(i).filter(|l| l.index.own().is_some()).count();
         self.layer_states() + before * if s.keys == Keys::Each { 1 } else { 2 }
-    }
-
-    /// What an attention may see of the list that it takes.
-    pub(super) fn chosen(&self, l: &Layer, list: Option<Val>) -> Option<Chosen> {
-        let (s, list) = (self.indexer?, list?);
-        let every = match l.index {
-            Index::Nothing => return None,
-            Index::Own(every) => every,
-            Index::Earlier => {
-                self.layers.iter().find_map(|l| if let Index::Own(n) = l.index { Some(n) } else { None })?
-            }
-        };
-        Some(Chosen { list, most: s.most, every, fills: s.keys == Keys::Mean })
     }
 }
 
@@ -169,7 +179,8 @@ impl Indexer {
 impl Indexed {
     /// Declares `blk.N.indexer.*`, if the layer has one; queries are products of `low` columns.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize, low: usize) -> Option<Indexed> {
-        let (s, Index::Own(every)) = (f.indexer?, f.layers[i].index) else { return None };
+        let s = f.layers[i].index.own()?;
+        let (every, state) = (s.every, f.index_state(&s, i));
         let (name, dim) = (|part: &str| format!("blk.{i}.indexer.{part}"), f.c.n_embd);
         let vector = |w: &mut Weights<'_>, part: &str| w.opt_vector(&name(part), s.dim);
         if s.keys == Keys::Mean {
@@ -180,7 +191,8 @@ impl Indexed {
                 k_norm: [vector(w, "k_norm.weight"), None],
                 weights: None,
                 gate: None,
-                every,
+                sizes: s,
+                state,
             });
         }
         let compressor = |part: &str| format!("blk.{i}.indexer_compressor_{part}");
@@ -194,17 +206,18 @@ impl Indexed {
                 let gate = w.linear_unscaled(&compressor("gate"), s.dim, dim);
                 (gate, w.table(&compressor("ape.weight"), &[s.dim, every]))
             }),
-            every,
+            sizes: s,
+            state,
         })
     }
 
     /// Keeps the keys of normed rows `h` `[n, dim]`, and chooses for queries of `low`: the list.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, i: usize, (h, low): (Val, Val)) -> Option<Val> {
-        let s = f.indexer?;
-        let (every, layer) = (self.every, f.index_state(&s, i));
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &LayerSpec, (h, low): (Val, Val)) -> Option<Val> {
+        let (s, layer) = (&self.sizes, self.state);
+        let every = s.every;
         let table = l.rope.unwrap_or(0);
         let rope = Rope { style: s.style, dims: if l.rope.is_some() { s.rope } else { 0 }, table, norm_eps: s.eps };
-        let magnitude = l.rope.map_or(1.0, |table| f.tables[table].scaling.magnitude);
+        let magnitude = l.rope.map_or(1.0, |table| f.rotation.tables[table].scaling.magnitude);
         let turn = |p: &mut Builder, x: Val, groups: usize, every: usize| {
             let x = Cols { val: x, at: if s.last { s.dim - s.rope } else { 0 }, stride: s.dim };
             p.general(General::Rotate(Rotate {
@@ -220,7 +233,7 @@ impl Indexed {
             }));
         };
 
-        let k = self.block_keys(p, &s, layer + 1, h);
+        let k = self.block_keys(p, layer + 1, h);
         turn(p, k, 1, every);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(k, AttentionSpec { heads: 0, v_dim: 0, ..AttentionSpec::causal(layer, 1, 1, s.dim) }, kept);
@@ -233,7 +246,7 @@ impl Indexed {
         let scale = 1.0 / ((s.dim * s.heads) as f32).sqrt();
         let weights = self.weights.map(|part| p.matmul("index_weights", h, vec![MatPart { scale, ..part }]));
         let list = p.parts("chosen", 1);
-        let chosen = f.chosen(l, Some(list))?;
+        let chosen = l.index.choose(Some(list))?;
         p.widen(list, chosen.width());
         p.general(General::ChoosePositions(ChoosePositions {
             q: Cols { val: q, at: 0, stride: s.dim },
@@ -248,8 +261,9 @@ impl Indexed {
     }
 
     /// Keys of blocks in the rows that end them, before their rotation, `[n, dim]`.
-    fn block_keys(&self, p: &mut Builder, s: &Indexer, layer: usize, h: Val) -> Val {
-        let (dim, every) = (s.dim, self.every);
+    fn block_keys(&self, p: &mut Builder, layer: usize, h: Val) -> Val {
+        let s = &self.sizes;
+        let (dim, every) = (s.dim, s.every);
         let k = p.matmul("index_k", h, vec![self.k]); // [n, dim]
         if s.keys != Keys::Mean {
             s.norm(p, k, 1, self.k_norm);

@@ -1,27 +1,28 @@
 //! What families read off their keys.
 
-use super::{Family, Layer, Limits, Mix, MlaSizes, Recurrent};
+use super::{Family, LayerSpec, MixerSpec, MlaSizes};
 use crate::config::Reader;
 use crate::tensors::Tensors;
 use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Groups, Mask};
+use std::rc::Rc;
 
 /// What several families read off their keys.
 impl Family {
-    /// The first `leading_dense_block_count` layers have no experts.
+    /// Takes the experts from the first `leading_dense_block_count` layers.
     ///
     /// # Errors
-    /// `bad_hparam`, as all here.
+    /// `bad_hparam`.
     pub fn dense_first(&mut self, r: &Reader<'_>) -> Result<()> {
         let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
-        self.layers.iter_mut().take(dense).for_each(|layer| layer.experts = false);
+        self.layers.iter_mut().take(dense).for_each(|layer| layer.ffn.experts = false);
         Ok(())
     }
 
-    /// Routing as the keys have it; without them by `gating`, with weights as they come.
+    /// Reads how rows reach experts; without keys by `gating`, with weights as they come.
     ///
     /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn route_by_keys(&mut self, r: &Reader<'_>, gating: Gating) -> Result<()> {
         self.moe.gating = match r.int("expert_gating_func", Some(0), 0, 4)? {
             1 => Gating::Softmax,
@@ -34,23 +35,10 @@ impl Family {
         self.group(r)
     }
 
-    /// Limits of gates, before their activation; those of blocks that all rows take are the experts' unless told.
+    /// Makes the experts that a row uses together as wide as a block, where the keys do not say how wide one is.
     ///
     /// # Errors
-    /// As above.
-    pub fn limit_experts(&mut self, r: &Reader<'_>) -> Result<()> {
-        let [own, shared] = ["swiglu_clamp_exp", "swiglu_clamp_shexp"];
-        let shared = if r.has(shared) { shared } else { own };
-        for (limits, key) in self.moe.limits.iter_mut().zip([own, shared]) {
-            *limits = Some(Limits { by_layer: r.floats(key, self.c.n_layer, 0.0)?, before: true });
-        }
-        Ok(())
-    }
-
-    /// Where the keys do not say how wide an expert is, those that a row uses are together as wide as a block.
-    ///
-    /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn experts_share_width(&mut self, r: &Reader<'_>) -> Result<()> {
         let own = r.by_layer("expert_feed_forward_length", self.c.n_layer, Some(&vec![0; self.c.n_layer]), 1 << 24)?;
         for (i, _) in own.iter().enumerate().filter(|(_, width)| **width == 0) {
@@ -59,10 +47,10 @@ impl Family {
         Ok(())
     }
 
-    /// Groups of experts, if there are several.
+    /// Reads groups of experts, if there are several.
     ///
     /// # Errors
-    /// As above.
+    /// `bad_hparam`.
     pub fn group(&mut self, r: &Reader<'_>) -> Result<()> {
         let count = r.int("expert_group_count", Some(0), 0, 1024)?;
         if count > 1 {
@@ -76,20 +64,20 @@ impl Family {
         Ok(())
     }
 
-    /// Layers have experts where the file has a router for them, or products of experts that only a router can reach.
+    /// Gives layers experts where the file has a router for them, or products of experts that only a router can reach.
     pub fn experts_where_routed(&mut self, gguf: &Gguf) {
         let tensors = Tensors::of(gguf.meta().arch().unwrap_or_default());
         for (i, layer) in self.layers.iter_mut().enumerate() {
             let there = |part: &str| gguf.tensor(&format!("blk.{i}.ffn_{part}.weight")).is_some();
             let reached = there("down_exps") && !tensors.accepts(&format!("blk.{i}.ffn_down_exps.weight"));
-            layer.experts = there("gate_inp") || reached;
+            layer.ffn.experts = there("gate_inp") || reached;
         }
     }
 }
 
 /// What rows see of those that come later.
 impl Family {
-    /// Rows see all of their text, whatever the keys say.
+    /// Lets rows see all of their text, whatever the keys say.
     pub fn see_all(&mut self) {
         self.c.causal = false;
         self.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
@@ -110,9 +98,9 @@ impl Family {
 
 /// What layers share.
 impl Family {
-    /// Layers that read another one's keys and values must have heads like its.
+    /// Checks that layers that read another one's keys and values have heads like its.
     pub(super) fn check_shared_keys(&self, gguf: &Gguf) -> Result<()> {
-        let shape = |l: &Layer| [l.kv_heads, l.k_dim, l.v_dim];
+        let shape = |l: &LayerSpec| [l.kv_heads, l.k_dim, l.v_dim];
         for (i, layer) in self.layers.iter().enumerate() {
             let Some((of, owner)) = layer.kv_of.and_then(|of| Some((of, self.layers.get(of)?))) else { continue };
             if shape(layer) != shape(owner) {
@@ -127,65 +115,25 @@ impl Family {
 
 /// What hybrids and latent attention read off their keys.
 impl Family {
-    /// Sizes of state-space layers.
-    ///
-    /// # Errors
-    /// `bad_hparam`, as all here.
-    pub fn read_recurrent(&mut self, r: &Reader<'_>) -> Result<()> {
-        let (conv, inner) = (r.int("ssm.conv_kernel", None, 2, 64)?, r.int("ssm.inner_size", None, 1, 1 << 20)?);
-        let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
-        let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
-        let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
-        self.recurrent = Recurrent { conv, inner, state, heads, groups, ..Recurrent::default() };
-        if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
-            let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
-            return Err(r.bad("ssm.time_step_rank", &what, heads));
-        }
-        Ok(())
+    /// Lets the layers that `are` mix rows so.
+    pub fn mix(&mut self, are: impl Fn(&LayerSpec) -> bool, mix: impl MixerSpec + 'static) {
+        let mix: Rc<dyn MixerSpec> = Rc::new(mix);
+        self.layers.iter_mut().filter(|layer| are(layer)).for_each(|layer| layer.mix = vec![mix.clone()]);
     }
 
-    /// Sizes of Kimi's delta attention.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn read_kda(&mut self, r: &Reader<'_>) -> Result<()> {
-        self.recurrent.conv = r.int("ssm.conv_kernel", None, 2, 64)?;
-        self.recurrent.state = r.int("kda.head_dim", None, 1, 512)?;
-        let heads = self.c.n_head.iter().copied().max().unwrap_or(0);
-        let r = &mut self.recurrent;
-        (r.heads, r.groups, r.inner) = (heads, heads, heads * r.state);
-        Ok(())
-    }
-
-    /// Columns fade by no more than a bound, if there is one.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn bound_fading(&mut self, r: &Reader<'_>) -> Result<()> {
-        let bound = r.float("kda.gate_lower_bound", Some(f32::NEG_INFINITY), f32::NEG_INFINITY, 0.0)?;
-        // The file's factors have the sign that softplus wants.
-        self.recurrent.bound = (bound > f32::NEG_INFINITY).then_some((bound, -1.0));
-        Ok(())
-    }
-
-    /// So many positions are all seen; longer sequences are refused, and are not the default.
-    pub fn see_at_most(&mut self, positions: usize) {
-        self.c.n_ctx_train = self.c.n_ctx_train.min(positions);
-        self.dense_positions = Some(positions);
-    }
-
-    /// Every layer mixes so, and nothing else.
-    pub fn mix_all(&mut self, mix: Mix) {
+    /// Lets every layer mix rows so, and do nothing else.
+    pub fn only_mix(&mut self, mix: impl MixerSpec + 'static) {
+        self.mix(|_| true, mix);
         for layer in &mut self.layers {
-            (layer.mix, layer.n_ff, layer.experts, layer.rope) = ([Some(mix), None], 0, false, None);
+            (layer.ffn.width, layer.ffn.experts, layer.rope) = (0, false, None);
         }
     }
 
-    /// Sizes of latent attention.
+    /// Reads the sizes of latent attention, by which the first table of frequencies and the scale of scores go.
     ///
     /// # Errors
-    /// As above.
-    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<()> {
+    /// `bad_hparam`.
+    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<MlaSizes> {
         let rank = r.int("attention.kv_lora_rank", None, 8, pumex_plan::MAX_HEAD_DIM as u64)?;
         let rope = r.int("rope.dimension_count", None, 0, 1024)?;
         // 0 means "not given".
@@ -203,15 +151,14 @@ impl Family {
         }
         let expanded = r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_kv_b.weight"));
         let expanded = expanded && !r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_k_b.weight"));
-        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim, expanded };
-        self.tables[0].dims = rope;
+        self.rotation.tables[0].dims = rope;
         // Scores grow with the context that YaRN reaches.
         let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;
         let s = self.c.scaling;
         if s.yarn.is_some() {
             let by = 1.0 + 0.1 * log * (1.0 / s.freq_scale).ln();
-            self.attention_scale = Some(by * by / (k_dim as f32).sqrt());
+            self.attention.scale = Some(by * by / (k_dim as f32).sqrt());
         }
-        Ok(())
+        Ok(MlaSizes { rank, q_rank, rope, k_dim, v_dim, expanded })
     }
 }

@@ -1,13 +1,43 @@
 //! Mamba 1 and 2: a convolution over the last rows, then a state per column or per head that fades by a step of its own.
 
-use super::{Family, LayerNorm};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Recurrent, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+    Act, Arg, Builder, Cols, Conv, General, Join, LayerState, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind,
+    Val, Weight,
 };
 
+/// Mamba 1.
+#[derive(Debug)]
+pub struct Mamba1(pub Recurrent);
+
+/// Mamba 2.
+#[derive(Debug)]
+pub struct Mamba2(pub Recurrent);
+
+impl MixerSpec for Mamba1 {
+    fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
+        self.0.keep(self.0.inner, self.0.inner, 1)
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(MambaWeights::declare(w, f, (i, self.0), false))
+    }
+}
+
+impl MixerSpec for Mamba2 {
+    fn state(&self, _f: &Family, _l: &LayerSpec) -> LayerState {
+        self.0.keep(self.0.channels(), self.0.heads, self.0.v_dim())
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(MambaWeights::declare(w, f, (i, self.0), true))
+    }
+}
+
 /// Weights of a layer.
-pub struct Mamba {
+struct MambaWeights {
+    sizes: Recurrent,
     second: bool,
     /// Mamba 1: `[2 * inner, dim]`, columns and gate. Mamba 2: gate, columns with keys and queries, steps.
     input: MatPart,
@@ -20,27 +50,28 @@ pub struct Mamba {
     dt: Option<MatPart>,
     /// Mamba 2: `[heads]`.
     dt_bias: Option<Weight>,
-    /// Of the step, of keys and of queries.
+    /// Norms of the step, of keys and of queries.
     norms: [Option<LayerNorm>; 3],
     a: Weight,
     d: Weight,
     /// Mamba 2: `[groups, inner / groups]`.
     norm: Option<Weight>,
     /// `[dim, inner]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
-impl Mamba {
+impl MambaWeights {
     /// Declares `blk.N.ssm_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize, second: bool) -> Mamba {
-        let (r, dim) = (&f.recurrent, f.c.n_embd);
+    fn declare(w: &mut Weights<'_>, f: &Family, (i, r): (usize, Recurrent), second: bool) -> MambaWeights {
+        let dim = f.c.n_embd;
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
-        let channels = if second { r.inner + 2 * r.groups * r.state } else { r.inner };
+        let channels = if second { r.channels() } else { r.inner };
         let input = if second { r.inner + channels + r.heads } else { 2 * r.inner };
         let norm_dims = w.dims(&format!("{}.weight", name("norm")));
         let a_dims = w.dims(&name("a"));
         let norm = |w: &mut Weights<'_>, part: &str, len: usize| LayerNorm::declare(w, &name(part), len);
-        Mamba {
+        MambaWeights {
+            sizes: r,
             second,
             input: w.linear(&name("in"), input, dim),
             conv: w.table(&format!("{}.weight", name("conv1d")), &[r.conv, channels]),
@@ -67,14 +98,20 @@ impl Mamba {
             output: w.linear(&name("out"), dim, r.inner),
         }
     }
+}
+
+impl Mixer for MambaWeights {
+    fn output(&self) -> MatPart {
+        self.output
+    }
 
     /// Normed rows `[n, dim]` → `[n, inner]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
-        let r = &f.recurrent;
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, state: layer, .. }: Rows<'_>) -> Val {
+        let r = &self.sizes;
         let projected = p.matmul("ssm_in", h, vec![self.input]);
         let cols = |val: Val, at: usize, stride: usize| Cols { val, at, stride };
         let (gate_at, x_at) = if self.second { (0, r.inner) } else { (r.inner, 0) };
-        let channels = if self.second { r.inner + 2 * r.groups * r.state } else { r.inner };
+        let channels = if self.second { r.channels() } else { r.inner };
         let x = p.parts("ssm_x", channels);
         p.general(General::Conv(Conv {
             x: cols(projected, x_at, channels),

@@ -1,11 +1,11 @@
 //! Multi-head latent attention in its absorbed form: one head of compressed keys, whose first columns are the values too.
 
 use super::indexer::{Index, Indexed};
-use super::{Family, Layer, LayerNorm};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, AttentionSpec, Builder, Cols, General, HeadMatMul, Join, MatPart, NormKind, Normalize, Rope, RopeNorm,
-    Rotate, Val, Weight,
+    Act, Arg, AttentionSpec, Builder, Cols, General, HeadMatMul, Join, KvSpec, LayerState, MatPart, NormKind,
+    Normalize, Rope, RopeNorm, Rotate, Val, Weight,
 };
 
 /// Sizes of latent attention.
@@ -25,8 +25,25 @@ pub struct Sizes {
     pub expanded: bool,
 }
 
+/// Attention over compressed keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct LatentAttention(pub Sizes);
+
+impl MixerSpec for LatentAttention {
+    fn state(&self, _f: &Family, l: &LayerSpec) -> LayerState {
+        let Sizes { rank, rope, k_dim, v_dim, expanded, .. } = self.0;
+        let (kv_heads, k_dim, v_dim) = if expanded { (l.heads, k_dim, v_dim) } else { (1, rank + rope, rank) };
+        LayerState::KeysValues(KvSpec { kv_heads, k_dim, v_dim, window: l.window() })
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(Mla::declare(w, f, i, self.0))
+    }
+}
+
 /// Weights of a layer.
-pub struct Mla {
+struct Mla {
+    sizes: Sizes,
     /// Down to `q_rank` and its norm, if there is one.
     q_a: Option<(MatPart, Weight)>,
     /// `[heads * k_dim, q_rank or dim]`
@@ -45,17 +62,17 @@ pub struct Mla {
     kv_b: Option<MatPart>,
     index: Option<Indexed>,
     /// `[dim, heads * v_dim]`
-    pub output: MatPart,
+    output: MatPart,
 }
 
 impl Mla {
     /// Declares `blk.N.attn_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Mla {
-        let (s, dim, heads) = (f.mla_of(&f.layers[i]), f.c.n_embd, f.layers[i].heads);
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize, s: Sizes) -> Mla {
+        let (dim, heads) = (f.c.n_embd, f.layers[i].heads);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let narrow = s.k_dim - s.rope;
         // Small models do without; an indexer's queries are products of what is compressed.
-        let compressed = s.q_rank > 0 || f.layers[i].index != Index::Nothing;
+        let compressed = s.q_rank > 0 || !matches!(f.layers[i].index, Index::Nothing);
         let q_a = compressed.then(|| {
             let norm = w.vector(&format!("{}.weight", name("q_a_norm")), s.q_rank);
             (w.linear(&name("q_a"), s.q_rank, dim), norm)
@@ -66,6 +83,7 @@ impl Mla {
         };
         let gate_dims = w.dims(&format!("{}.weight", name("gate")));
         Mla {
+            sizes: s,
             q_a,
             q,
             kv_a: w.linear(&name("kv_a_mqa"), s.rank + s.rope, dim),
@@ -92,37 +110,23 @@ impl Mla {
         }
     }
 
-    /// Normed rows `[n, dim]` → `[n, heads * v_dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, (h, list): (Val, &mut Option<Val>)) -> Val {
-        let out = self.attended(p, f, l, layer, (h, list));
-        let Some(gate) = self.gate else { return out };
-        let (gate, v_dim) = (p.matmul("gate", h, vec![gate]), f.mla_of(l).v_dim);
-        let all = Cols { val: out, at: 0, stride: v_dim };
-        let by = match p.width_of(gate) == l.heads {
-            true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
-            false => Arg::Cols(Cols { val: gate, at: 0, stride: v_dim }),
-        };
-        p.map_into(all, (l.heads, v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
-        out
-    }
-
-    /// Likewise, before the gate.
-    fn attended(
+    /// Attention of normed rows `[n, dim]`, before the gate: `[n, heads * v_dim]`.
+    fn attend(
         &self,
         p: &mut Builder,
         f: &Family,
-        l: &Layer,
+        l: &LayerSpec,
         layer: usize,
         (h, list): (Val, &mut Option<Val>),
     ) -> Val {
-        let (s, heads) = (f.mla_of(l), l.heads);
+        let (s, heads) = (self.sizes, l.heads);
         let (wide, narrow) = (s.rank + s.rope, s.k_dim - s.rope);
         let q = match self.q_a {
             Some((down, norm)) => {
                 let q = p.matmul("q_a", h, vec![down]); // [n, q_rank]
                 let q = p.rms_norm(q, norm, f.c.eps);
                 if let Some(index) = &self.index {
-                    *list = index.run(p, f, l, layer, (h, q));
+                    *list = index.run(p, f, l, (h, q));
                 }
                 p.matmul("q", q, vec![self.q])
             }
@@ -131,7 +135,7 @@ impl Mla {
         let kv = p.matmul("kv", h, vec![self.kv_a]); // [n, rank + rope]
 
         let (k_b, v_b) = match (self.up, self.kv_b) {
-            (_, Some(kv_b)) => return self.expanded(p, f, l, layer, (q, kv, kv_b, *list)),
+            (_, Some(kv_b)) => return self.expand(p, f, l, layer, (q, kv, kv_b, *list)),
             (Some([k_b, v_b]), None) => (k_b, v_b),
             (None, None) => return h,
         };
@@ -141,7 +145,7 @@ impl Mla {
         let (weight, out) = (k_b, group(0));
         let x = Cols { val: q, at: 0, stride: s.k_dim };
         p.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out }));
-        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        let table = l.rope.map(|t| f.rotation.tables[t]).filter(|t| t.dims > 0);
         // What is rotated whole need not be copied first.
         let turns_all = table.is_some_and(|t| t.dims == s.rope);
         let q_turned = Cols { at: narrow, ..x };
@@ -170,8 +174,12 @@ impl Mla {
             None => p.copy_into(x, out, 1, s.rope),
             weight => p.general(General::Normalize(Normalize { x, len: s.rope, weight, bias: None, out, ..norm })),
         }
-        let rope =
-            Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
+        let rope = Rope {
+            style: f.rotation.style,
+            dims: table.map_or(0, |t| t.dims),
+            table: l.rope.unwrap_or(0),
+            norm_eps: f.c.eps,
+        };
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
         let turned = |x: Cols, from: Option<Cols>, groups: usize| Rotate {
             x,
@@ -189,17 +197,17 @@ impl Mla {
             p.general(General::Rotate(turned(group(s.rank), Some(q_turned), heads)));
             p.general(General::Rotate(turned(group(heads * wide + s.rank), key, 1)));
         }
-        if let Some(temperature) = f.temperature.filter(|_| l.temperature) {
+        if let Some(temperature) = l.temperature {
             let none = Rope { dims: 0, ..rope };
             let all = Rotate { rope: none, temperature: Some(temperature), len: wide, ..turned(group(0), None, heads) };
             p.general(General::Rotate(all));
         }
         let mut spec = AttentionSpec::causal(layer, heads, 1, wide);
         (spec.v_dim, spec.mask, spec.sinks) = (s.rank, l.mask, self.sinks);
-        spec.chosen = f.chosen(l, *list);
+        spec.chosen = l.index.choose(*list);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
-        let scale = f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
+        let scale = f.attention.scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
         let out = p.attend(qkv, spec, scale); // [n, heads * rank]
         let wide = p.parts("attn_v", heads * s.v_dim);
         let x = Cols { val: out, at: 0, stride: s.rank };
@@ -209,15 +217,15 @@ impl Mla {
     }
 
     /// The form of older files: keys and values of every head, `[n, heads * v_dim]`.
-    fn expanded(
+    fn expand(
         &self,
         p: &mut Builder,
         f: &Family,
-        l: &Layer,
+        l: &LayerSpec,
         layer: usize,
         (q, kv, kv_b, list): (Val, Val, MatPart, Option<Val>),
     ) -> Val {
-        let (s, heads) = (f.mla_of(l), l.heads);
+        let (s, heads) = (self.sizes, l.heads);
         let narrow = s.k_dim - s.rope;
         let latent = p.parts("latent", s.rank);
         let (x, out, eps) = (p.all(kv), p.all(latent), f.c.eps);
@@ -237,7 +245,7 @@ impl Mla {
         let both = p.matmul("kv_b", latent, vec![kv_b]); // [n, heads * (narrow + v_dim)]
         let mut spec = AttentionSpec::causal(layer, heads, heads, s.k_dim);
         (spec.v_dim, spec.mask, spec.sinks) = (s.v_dim, l.mask, self.sinks);
-        spec.chosen = f.chosen(l, list);
+        spec.chosen = l.index.choose(list);
         let qkv = p.parts("qkv", spec.qkv_width());
         let at = |at: usize, stride: usize| Cols { val: qkv, at, stride };
         let (each, keys) = (narrow + s.v_dim, heads * s.k_dim);
@@ -248,9 +256,9 @@ impl Mla {
             p.copy_into(Cols { at: s.rank, stride: 0, ..x }, at(keys + narrow, s.k_dim), heads, s.rope);
         }
         p.copy_into(from(narrow), at(spec.v_at(), s.v_dim), heads, s.v_dim);
-        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        let table = l.rope.map(|t| f.rotation.tables[t]).filter(|t| t.dims > 0);
         let dims = table.map_or(0, |t| t.dims);
-        let rope = Rope { style: f.style, dims, table: l.rope.unwrap_or(0), norm_eps: eps };
+        let rope = Rope { style: f.rotation.style, dims, table: l.rope.unwrap_or(0), norm_eps: eps };
         if let Some(table) = table {
             let (x, magnitude) = (at(narrow, s.k_dim), table.scaling.magnitude);
             // Keys follow queries, head by head.
@@ -269,6 +277,26 @@ impl Mla {
         }
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
-        p.attend(qkv, spec, f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt()))
+        p.attend(qkv, spec, f.attention.scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt()))
+    }
+}
+
+impl Mixer for Mla {
+    fn output(&self) -> MatPart {
+        self.output
+    }
+
+    /// Normed rows `[n, dim]` → `[n, heads * v_dim]`.
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, layer: l, state, handed }: Rows<'_>) -> Val {
+        let out = self.attend(p, f, l, state, (h, handed));
+        let Some(gate) = self.gate else { return out };
+        let (gate, v_dim) = (p.matmul("gate", h, vec![gate]), self.sizes.v_dim);
+        let all = Cols { val: out, at: 0, stride: v_dim };
+        let by = match p.width_of(gate) == l.heads {
+            true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
+            false => Arg::Cols(Cols { val: gate, at: 0, stride: v_dim }),
+        };
+        p.map_into(all, (l.heads, v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+        out
     }
 }

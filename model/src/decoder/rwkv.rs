@@ -1,22 +1,58 @@
 //! RWKV 6 and 7: rows mixed with the one before, then a state per head that fades column by column.
 
-use super::{Family, LayerNorm};
+use super::channel_mix::{interpolate, subtract_before};
+use super::{Family, LayerNorm, LayerSpec, Mixer, MixerSpec, Rows};
 use crate::weights::Weights;
 use pumex_plan::{
-    Act, Arg, Builder, Cols, General, HeadMatMul, Join, MatPart, NormKind, Normalize, Scan, ScanKind, Shift, Val,
-    Weight,
+    Act, Arg, Builder, Cols, General, HeadMatMul, Join, LayerState, MatPart, NormKind, Normalize, RecurrentSpec, Scan,
+    ScanKind, Val, Weight,
 };
 
 /// Epsilon of the norm of what heads give.
 const HEAD_EPS: f32 = 64e-5;
-/// Of RWKV 7's logarithm of the decay: `e^-0.5`.
+/// Factor of RWKV 7's logarithm of the decay: `-e^-0.5`.
 const MOST_DECAY: f32 = -0.606_531;
+
+/// RWKV 6.
+#[derive(Debug)]
+pub struct Rwkv6;
+
+/// RWKV 7.
+#[derive(Debug)]
+pub struct Rwkv7;
+
+impl MixerSpec for Rwkv6 {
+    fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
+        keep(f, l)
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(TimeMix6::declare(w, f, i))
+    }
+}
+
+impl MixerSpec for Rwkv7 {
+    fn state(&self, f: &Family, l: &LayerSpec) -> LayerState {
+        keep(f, l)
+    }
+
+    fn declare(&self, w: &mut Weights<'_>, f: &Family, i: usize) -> Box<dyn Mixer> {
+        Box::new(TimeMix7::declare(w, f, i))
+    }
+}
+
+/// The last row as both blocks took it, and a state per head.
+fn keep(f: &Family, l: &LayerSpec) -> LayerState {
+    let (dim, hd) = (f.c.n_embd, l.k_dim);
+    let state = ("state", vec![dim / hd.max(1), hd, hd]);
+    LayerState::Recurrent(RecurrentSpec { parts: vec![("shifts", vec![2, dim]), state] })
+}
 
 /// Weights of what RWKV 6 and 7 share.
 struct Common {
-    /// Of receptance, keys and values, `[dim or kv, dim]`.
+    /// Products that give receptance, keys and values, `[dim or kv, dim]`.
     rkv: [MatPart; 3],
-    /// Of what heads give.
+    /// Norm of what heads give.
     norm: Option<LayerNorm>,
     /// `[dim, dim]`
     output: MatPart,
@@ -34,7 +70,7 @@ impl Common {
     }
 
     /// Heads of `y` through their norm.
-    fn normed(&self, p: &mut Builder, y: Cols, heads: usize) {
+    fn normalize_heads(&self, p: &mut Builder, y: Cols, heads: usize) {
         if let Some(LayerNorm { weight, bias }) = self.norm {
             let (kind, groups, len, eps) = (NormKind::Layer, heads, y.stride, HEAD_EPS);
             p.general(General::Normalize(Normalize { kind, x: y, groups, len, weight, bias, gate: None, eps, out: y }));
@@ -43,10 +79,10 @@ impl Common {
 }
 
 /// Weights of RWKV 6's time mixing, and of its form in Qwen 2's place.
-pub struct Rwkv6 {
+struct TimeMix6 {
     common: Common,
     lerp_x: Weight,
-    /// Of decay, keys, values, receptance and gate: `[5, dim]`, or five of `[dim]`.
+    /// How much of the row before comes into decay, keys, values, receptance and gate: `[5, dim]`, or five of `[dim]`.
     lerps: Vec<Weight>,
     /// `[5 * extra, dim]` and `[5, dim, extra]`
     mix: (MatPart, Weight),
@@ -58,9 +94,9 @@ pub struct Rwkv6 {
     gate: MatPart,
 }
 
-impl Rwkv6 {
+impl TimeMix6 {
     /// Declares `blk.N.time_mix_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Rwkv6 {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> TimeMix6 {
         let (dim, hd) = (f.c.n_embd, f.layers[i].k_dim);
         let name = |part: &str| format!("blk.{i}.time_mix_{part}");
         let weight = |part: &str| format!("blk.{i}.time_mix_{part}.weight");
@@ -71,7 +107,7 @@ impl Rwkv6 {
         let extra = w.dims(&weight("w2")).first().copied().unwrap_or(32);
         let fused = w.has_rather(&weight("lerp_fused"), &weight("lerp_w"));
         let decay_rows = w.dims(&weight("decay_w1")).get(1).copied().unwrap_or(64);
-        Rwkv6 {
+        TimeMix6 {
             common: Common::declare(w, f, i),
             lerp_x: lerp(w, "lerp_x"),
             lerps: match fused {
@@ -85,18 +121,19 @@ impl Rwkv6 {
             gate: w.linear(&name("gate"), dim, dim),
         }
     }
+}
 
-    /// The product that follows.
-    pub fn output(&self) -> MatPart {
+impl Mixer for TimeMix6 {
+    fn output(&self) -> MatPart {
         self.common.output
     }
 
     /// Normed rows `[n, dim]` → `[n, dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
-        let (dim, l) = (f.c.n_embd, &f.layers[layer % f.layers.len()]);
+    fn run(&self, p: &mut Builder, f: &Family, Rows { h, layer: l, state: layer, .. }: Rows<'_>) -> Val {
+        let dim = f.c.n_embd;
         let (hd, heads) = (l.k_dim, dim / l.k_dim);
-        let before = change(p, (layer, 0), h); // [n, dim]: the row before, less the row
-        let mixed = lerped(p, h, before, self.lerp_x);
+        let before = subtract_before(p, (layer, 0), h); // [n, dim]: the row before, less the row
+        let mixed = interpolate(p, h, before, self.lerp_x);
         let low = p.matmul("mix", mixed, vec![self.mix.0]);
         let low = p.act(low, Act::Tanh, 1.0); // [n, 5 * extra]
         let all = p.parts("mixed", 5 * dim);
@@ -126,12 +163,12 @@ impl Rwkv6 {
         let gate = p.matmul("gate", xg, vec![self.gate]);
         let down = p.matmul("decay", xw, vec![self.decay_by[0]]);
         let down = p.act(down, Act::Tanh, 1.0);
-        let decay = small(p, down, self.decay_by[1]);
+        let decay = multiply_small(p, down, self.decay_by[1]);
         let w = p.all(decay);
         p.map_into(w, (1, dim), (Act::Same, Arg::Cols(w), 1.0), (Join::Add, Arg::Weight(self.decay)));
         p.map_into(w, (1, dim), (Act::Exp, Arg::Cols(w), -1.0), (Join::Add, Arg::Number(0.0)));
         p.map_into(w, (1, dim), (Act::Exp, Arg::Cols(w), 1.0), (Join::Add, Arg::Number(0.0)));
-        let [k, v] = [k, v].map(|x| repeated(p, x, l.kv_heads, heads, hd));
+        let [k, v] = [k, v].map(|x| repeat(p, x, l.kv_heads, heads, hd));
         if self.first.is_none() {
             let rest = p.act(decay, Act::Same, -1.0);
             let (all, k) = (p.all(rest), p.all(k));
@@ -147,7 +184,7 @@ impl Rwkv6 {
         let (factor, at) = (self.first, 2 * dim);
         let scan = scan(kind, (heads, hd), [r, k, v, decay], (layer, at), y);
         p.general(General::Scan(Scan { factor, scale, ..scan }));
-        self.common.normed(p, out, heads);
+        self.common.normalize_heads(p, out, heads);
         let act = if self.first.is_some() { Act::Silu } else { Act::Sigmoid };
         let all = p.all(y);
         p.map_into(all, (1, dim), (act, Arg::Cols(p.all(gate)), 1.0), (Join::Mul, Arg::Cols(all)));
@@ -156,12 +193,13 @@ impl Rwkv6 {
 }
 
 /// Weights of RWKV 7's time mixing.
-pub struct Rwkv7 {
+struct TimeMix7 {
     common: Common,
-    /// Of receptance, decay, keys, values, learning rate and, if there is one, gate: `[5 or 6, dim]`.
+    /// How much of the row before comes into receptance, decay, keys, values, learning rate and gate, if there is one:
+    /// `[5 or 6, dim]`.
     lerps: Weight,
     parts: usize,
-    /// Of the decay, the learning rate and the first layer's values: `[dim]`, down and up.
+    /// Biases `[dim]`, and products down and up, of the decay, the learning rate and the first layer's values.
     decay: (Weight, [MatPart; 2]),
     rate: (Weight, [MatPart; 2]),
     value: (Weight, [MatPart; 2]),
@@ -174,9 +212,9 @@ pub struct Rwkv7 {
     r_k: Weight,
 }
 
-impl Rwkv7 {
+impl TimeMix7 {
     /// Declares `blk.N.time_mix_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Rwkv7 {
+    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> TimeMix7 {
         let (dim, hd) = (f.c.n_embd, f.layers[i].k_dim);
         let name = |part: &str| format!("blk.{i}.time_mix_{part}");
         let weight = |part: &str| format!("blk.{i}.time_mix_{part}.weight");
@@ -199,7 +237,7 @@ impl Rwkv7 {
             let dims = w.dims(&weight(part));
             w.shaped(&weight(part), &dims, dim)
         };
-        Rwkv7 {
+        TimeMix7 {
             common: Common::declare(w, f, i),
             lerps: w.shaped(&weight("lerp_fused"), &dims, dim),
             parts: 5 + usize::from(gated),
@@ -215,17 +253,19 @@ impl Rwkv7 {
             },
         }
     }
+}
 
-    /// The product that follows.
-    pub fn output(&self) -> MatPart {
+impl Mixer for TimeMix7 {
+    fn output(&self) -> MatPart {
         self.common.output
     }
 
-    /// Normed rows `[n, dim]` → `[n, dim]`. `first` becomes the values of the first layer that runs.
-    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val, first: &mut Option<Val>) -> Val {
-        let (dim, hd) = (f.c.n_embd, f.layers[layer % f.layers.len()].k_dim);
+    /// Normed rows `[n, dim]` → `[n, dim]`. What is handed on are the values of the first layer that runs.
+    fn run(&self, p: &mut Builder, f: &Family, rows: Rows<'_>) -> Val {
+        let Rows { h, layer: l, state: layer, handed: first } = rows;
+        let (dim, hd) = (f.c.n_embd, l.k_dim);
         let heads = dim / hd;
-        let before = change(p, (layer, 0), h);
+        let before = subtract_before(p, (layer, 0), h);
         let all = p.parts("mixed", self.parts * dim);
         let each = cols(all, 0, dim);
         let from = Arg::Cols(cols(before, 0, 0));
@@ -244,7 +284,7 @@ impl Rwkv7 {
         let low = |p: &mut Builder, x: Val, (bias, [down, up]): &(Weight, [MatPart; 2]), act: Act| {
             let down = p.matmul("down", x, vec![*down]);
             let down = if act == Act::Same { down } else { p.act(down, act, 1.0) };
-            let out = small(p, down, *up);
+            let out = multiply_small(p, down, *up);
             let all = p.all(out);
             p.map_into(all, (1, dim), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(*bias)));
             out
@@ -299,7 +339,7 @@ impl Rwkv7 {
         let scan = scan(ScanKind::Wkv7, (heads, hd), [r, k, v, decay], (layer, 2 * dim), y);
         p.general(General::Scan(Scan { a: Some(by_head), b: Some(cols(rate, 0, hd)), ..scan }));
         let out = cols(y, 0, hd);
-        self.common.normed(p, out, heads);
+        self.common.normalize_heads(p, out, heads);
         // y += v * (k . r * r_k), head by head
         let all = p.all(r);
         p.map_into(all, (1, dim), (Act::Same, Arg::Cols(all), 1.0), (Join::Mul, Arg::Cols(keys)));
@@ -313,58 +353,11 @@ impl Rwkv7 {
             let xg = part(p, 5);
             let down = p.matmul("gate_a", xg, vec![down]);
             let down = p.act(down, Act::Sigmoid, 1.0);
-            let gate = small(p, down, up);
+            let gate = multiply_small(p, down, up);
             let all = p.all(y);
             p.map_into(all, (1, dim), (Act::Same, Arg::Cols(p.all(gate)), 1.0), (Join::Mul, Arg::Cols(all)));
         }
         y
-    }
-}
-
-/// Weights of RWKV's feed-forward block, which mixes rows with the one before, too.
-pub struct ChannelMix {
-    lerp_k: Weight,
-    /// With its product, `[dim, dim]`.
-    receptance: Option<(Weight, MatPart)>,
-    key: MatPart,
-    value: MatPart,
-}
-
-impl ChannelMix {
-    /// Declares `blk.N.channel_mix_*`.
-    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> ChannelMix {
-        let (dim, ffn) = (f.c.n_embd, f.layers[i].n_ff);
-        let name = |part: &str| format!("blk.{i}.channel_mix_{part}");
-        let lerp = |w: &mut Weights<'_>, part: &str| {
-            let name = format!("{}.weight", name(part));
-            let dims = w.dims(&name);
-            w.shaped(&name, &dims, dim)
-        };
-        let receives = w.has(&format!("{}.weight", name("receptance")));
-        ChannelMix {
-            lerp_k: lerp(w, "lerp_k"),
-            receptance: receives.then(|| (lerp(w, "lerp_r"), w.linear(&name("receptance"), dim, dim))),
-            key: w.linear(&name("key"), ffn, dim),
-            value: w.linear(&name("value"), dim, ffn),
-        }
-    }
-
-    /// The block's result for normed rows `h` of layer `layer`, added to `x`, both `[n, dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, (layer, h): (usize, Val), x: Val) -> Val {
-        let before = change(p, (layer, f.c.n_embd), h);
-        let mixed = lerped(p, h, before, self.lerp_k);
-        let hidden = p.matmul("key", mixed, vec![self.key]);
-        let hidden = p.act(hidden, Act::ReluSquared, 1.0);
-        let Some((lerp, receptance)) = self.receptance else {
-            return p.matmul_add(hidden, self.value, x);
-        };
-        let mixed = lerped(p, h, before, lerp);
-        let gate = p.matmul("receptance", mixed, vec![receptance]);
-        let out = p.matmul("value", hidden, vec![self.value]);
-        let all = p.all(out);
-        let by = (Act::Sigmoid, Arg::Cols(p.all(gate)), 1.0);
-        p.map_into(all, (1, all.stride), by, (Join::Mul, Arg::Cols(all)));
-        p.add(out, 1.0, x)
     }
 }
 
@@ -406,24 +399,8 @@ fn scan(
     }
 }
 
-/// The row before each row, less the row: `[n, dim]`.
-fn change(p: &mut Builder, (layer, at): (usize, usize), x: Val) -> Val {
-    let out = p.parts("before", p.width_of(x));
-    p.general(General::Shift(Shift { x, layer, at, out }));
-    p.add(x, -1.0, out)
-}
-
-/// `x + weight * change`
-fn lerped(p: &mut Builder, x: Val, change: Val, weight: Weight) -> Val {
-    let out = p.parts("lerp", p.width_of(x));
-    let all = p.all(out);
-    let from = (Act::Same, Arg::Cols(p.all(change)), 1.0);
-    p.map_into(all, (1, all.stride), from, (Join::Mul, Arg::Weight(weight)));
-    p.add(x, 1.0, out)
-}
-
 /// A product with few inputs.
-fn small(p: &mut Builder, x: Val, part: MatPart) -> Val {
+fn multiply_small(p: &mut Builder, x: Val, part: MatPart) -> Val {
     let out = p.parts("up", p.rows_of(part.weight));
     let columns = p.width_of(x);
     p.narrow_matmul(x, part.weight, columns, out);
@@ -431,7 +408,7 @@ fn small(p: &mut Builder, x: Val, part: MatPart) -> Val {
 }
 
 /// Key/value heads, each as often as query heads share it.
-fn repeated(p: &mut Builder, x: Val, kv_heads: usize, heads: usize, hd: usize) -> Val {
+fn repeat(p: &mut Builder, x: Val, kv_heads: usize, heads: usize, hd: usize) -> Val {
     if kv_heads == heads {
         return x;
     }

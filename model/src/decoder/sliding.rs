@@ -8,7 +8,7 @@ use pumex_plan::Mask;
 /// How layers that slide rotate. Families differ in this where a file says a base for them, or scales its frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SlidingRope {
-    /// As all others.
+    /// By the table of all others.
     Same,
     /// By this base, their frequencies scaled as those of the others.
     Scaled(f32),
@@ -34,11 +34,11 @@ impl SlidingRope {
 }
 
 impl Family {
-    /// The layers of `sliding` see what `mask` says, and rotate as `rope` does.
+    /// Lets the layers of `sliding` see what `mask` says, and rotate as `rope` does.
     pub fn slide(&mut self, sliding: &[bool], mask: Mask, rope: SlidingRope) {
-        let table = rope.table(self.tables[0]).map(|table| {
-            self.tables.push(table);
-            self.tables.len() - 1
+        let table = rope.table(self.rotation.tables[0]).map(|table| {
+            self.rotation.tables.push(table);
+            self.rotation.tables.len() - 1
         });
         for (layer, _) in self.layers.iter_mut().zip(sliding).filter(|(_, sliding)| **sliding) {
             layer.mask = mask;
@@ -46,10 +46,10 @@ impl Family {
         }
     }
 
-    /// Layers slide as keys say, all but one in `period`, if there is a window; none in `period` asks for a flag of each layer.
+    /// Lets layers slide as keys say, all but one in `period`, if there is a window; none in `period` asks for a flag of each layer.
     ///
     /// # Errors
-    /// `bad_hparam`, as all here.
+    /// `bad_hparam`.
     pub fn slide_by_keys(
         &mut self,
         r: &Reader<'_>,
@@ -65,7 +65,7 @@ impl Family {
         Ok(sliding)
     }
 
-    /// Likewise, where a file must have a window.
+    /// Lets layers slide as keys say, where a file must have a window.
     ///
     /// # Errors
     /// `missing_key` without one.
@@ -80,7 +80,7 @@ impl Family {
         self.slide_by_keys(r, period, dense_first, rope)
     }
 
-    /// Layers that do not slide rotate nothing.
+    /// Lets layers that do not slide rotate nothing.
     pub fn rope_in(&mut self, sliding: &[bool]) {
         for (layer, _) in self.layers.iter_mut().zip(sliding).filter(|(_, sliding)| !**sliding) {
             layer.rope = None;
@@ -89,12 +89,12 @@ impl Family {
 
     /// The table of sliding layers rotates `dims` columns, without the file's factors.
     pub fn sliding_table(&mut self, dims: usize) {
-        if let Some(table) = self.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
+        if let Some(table) = self.rotation.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
             (table.dims, table.factors) = (dims, false);
         }
     }
 
-    /// Layers of `sliding` see half a window to either side, and rotate by a base of their own.
+    /// Lets layers of `sliding` see half a window to either side, and rotate by a base of their own.
     ///
     /// # Errors
     /// `bad_hparam`.

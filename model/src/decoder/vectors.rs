@@ -36,7 +36,7 @@ impl Vectors {
         Ok(())
     }
 
-    /// Likewise, of a list of the part that comes before each layer, negative for none. Vectors in parts are not scaled.
+    /// Reads a list of the part that comes before each layer, negative for none. Vectors in parts are not scaled.
     ///
     /// # Errors
     /// A part beyond those that are named.

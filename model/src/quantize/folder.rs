@@ -1,7 +1,7 @@
 //! A folder's tensors in the types of a recipe, as [`super::Plan`] gives them to those of its F32 file.
 
 use super::recipe::{self, Chooser, Model, Recipe, Tensor};
-use pumex_convert::{Conversion, Value};
+use pumex_convert::{Conversion, MetaValue};
 use pumex_gguf::{Error, Result};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 /// # Errors
 /// Rows that no type's blocks fit.
 pub fn retype(conversion: &mut Conversion, recipe: &'static Recipe, dir: &Path) -> Result<()> {
-    let Some(Value::Str(arch)) = conversion.meta.get("general.architecture").cloned() else { return Ok(()) };
+    let Some(MetaValue::Str(arch)) = conversion.meta.get("general.architecture").cloned() else { return Ok(()) };
     let number = |key: &str| conversion.number(&format!("{arch}.{key}")).unwrap_or(0) as usize;
     let (n_head, n_head_kv) = (number("attention.head_count"), number("attention.head_count_kv"));
     let dims = |t: &pumex_convert::Tensor| t.shape().iter().rev().map(|d| *d as u64).collect::<Vec<u64>>();
@@ -43,6 +43,6 @@ pub fn retype(conversion: &mut Conversion, recipe: &'static Recipe, dir: &Path) 
         let failed = |e: pumex_convert::Error| Error::file(dir, "row_not_block_multiple", e.to_string());
         conversion.retype(at, found.format()).map_err(failed)?;
     }
-    conversion.meta.set("general.file_type", Value::U32(recipe.file_type));
+    conversion.meta.set("general.file_type", MetaValue::U32(recipe.file_type));
     Ok(())
 }

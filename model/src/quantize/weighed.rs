@@ -1,7 +1,7 @@
 //! What an importance matrix does not say of the tensors that are to be weighed by it.
 
 use super::{is_float, Options, Plan};
-use pumex_gguf::imatrix::Entry;
+use pumex_gguf::imatrix::ImatrixEntry;
 use pumex_gguf::{type_name, Gguf};
 use pumex_quant::FormatId;
 
@@ -23,7 +23,7 @@ fn listed(names: &[String]) -> String {
 }
 
 /// Rows of an entry that say nothing: of experts that no token took, or of columns that were always 0.
-fn silent(entry: &Entry) -> usize {
+fn silent(entry: &ImatrixEntry) -> usize {
     let cols = entry.mean.len() / entry.matrices.max(1);
     let rows = entry.mean.chunks(cols.max(1)).enumerate();
     let is_silent = |(i, row): (usize, &[f32])| {

@@ -198,6 +198,6 @@ pub fn noise(side: usize) -> Vec<u8> {
     // Bytes of the file, none, where the pixels start; bytes of the second header, width, height; planes, bits; no compression.
     let words = [54 + row * side, 0, 54, 40, side, side, 1 | 24 << 16, 0, row * side, 0, 0, 0, 0];
     words.iter().for_each(|word| out.extend((*word as u32).to_le_bytes()));
-    out.resize_with(54 + row * side, || rng.below(256) as u8);
+    out.resize_with(54 + row * side, || rng.next_below(256) as u8);
     out
 }

@@ -1,6 +1,6 @@
 //! Norms that all readers of the normed value do themselves: it is never written then.
 
-use super::{remove, unchanged, Abilities};
+use super::{is_unchanged, remove, Abilities};
 use crate::{Access, Choose, General, Norm, Op, Plan, Rows, Val};
 
 pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {
@@ -23,7 +23,7 @@ fn folds(plan: &Plan, at: usize, abilities: &dyn Abilities) -> bool {
     whole
         && one_norm
         && readers.all(|(i, op)| {
-            takes(op, out) && abilities.norms_input(plan, op) && unchanged(plan, Access::Value(x), at, i)
+            takes(op, out) && abilities.norms_input(plan, op) && is_unchanged(plan, Access::Value(x), at, i)
         })
 }
 

@@ -1,6 +1,6 @@
 //! A router's product, done by the op that chooses the experts.
 
-use super::{remove, unchanged, Abilities};
+use super::{is_unchanged, remove, Abilities};
 use crate::{Access, General, Op, Plan, Router};
 
 pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {
@@ -27,7 +27,7 @@ fn choice_after(plan: &Plan, at: usize, abilities: &dyn Abilities) -> Option<usi
         Op::General(General::Choose(c)) => c.router.is_none() && c.table.is_none(),
         _ => false,
     };
-    let one = parts.len() == 1 && unchanged(plan, Access::Value(*x), at, reader);
+    let one = parts.len() == 1 && is_unchanged(plan, Access::Value(*x), at, reader);
     (free && one && abilities.routes(plan, &plan.ops[at])).then_some(reader)
 }
 

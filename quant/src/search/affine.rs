@@ -1,6 +1,6 @@
 //! A scale and an offset: `x ≈ d * q + m` with `q` in `0..=top`.
 
-use super::{add, each, inverse, lanes, round, to_half, total, within, LANES};
+use super::{add, clamp_branchless, each, inverse, lanes, round, to_half, total, LANES};
 
 /// Candidates for the number of steps the range is cut into.
 const CANDIDATES: i32 = 10;
@@ -21,7 +21,7 @@ impl Affine {
     #[inline]
     pub fn code(&self, x: f32, top: f32) -> f32 {
         let inverse = inverse(self.d);
-        round(within((x - self.m) * inverse, 0.0, top))
+        round(clamp_branchless((x - self.m) * inverse, 0.0, top))
     }
 
     /// The codes of weights.
@@ -34,7 +34,7 @@ impl Affine {
         let inverse = inverse(self.d);
         let mut sums = [0f32; LANES];
         lanes(x, weight, |x, w| {
-            let q = each(|i| round(within((x[i] - self.m) * inverse, 0.0, top)));
+            let q = each(|i| round(clamp_branchless((x[i] - self.m) * inverse, 0.0, top)));
             let e = each(|i| x[i] - (self.d * q[i] + self.m));
             add(&mut sums, |i| w[i] * e[i] * e[i]);
         });
@@ -54,7 +54,7 @@ fn refit(x: &[f32], weight: &[f32], moments: &Moments, top: f32, guess: Affine, 
     let inverse = 1.0 / guess.d;
     let mut sums = [[0f32; LANES]; 3];
     lanes(x, weight, |x, w| {
-        let q = each(|i| round(within((x[i] - guess.m) * inverse, 0.0, top)));
+        let q = each(|i| round(clamp_branchless((x[i] - guess.m) * inverse, 0.0, top)));
         let a = each(|i| w[i] * q[i]);
         add(&mut sums[0], |i| a[i]);
         add(&mut sums[1], |i| a[i] * q[i]);

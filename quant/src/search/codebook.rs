@@ -47,8 +47,8 @@ pub struct Book {
 
 /// A coded block.
 #[derive(Clone, Debug)]
-pub struct Coded {
-    /// Of the scales, f16-exact.
+pub struct CodedBlock {
+    /// The factor of the scales, f16-exact.
     pub d: f32,
     /// Per sub-block.
     pub scales: [u8; 16],
@@ -110,7 +110,7 @@ impl Book {
     fn candidates(&self, a: &[f32], weight: &[f32]) -> Candidates {
         let (n, families) = (self.entries, self.families());
         let mut out = Candidates::with_room(BLOCK / self.width * 32);
-        let (mut b, mut c, mut room) = (vec![0f32; n], vec![0f32; n], Room::default());
+        let (mut b, mut c, mut room) = (vec![0f32; n], vec![0f32; n], ClassScratch::default());
         for (a, w) in a.chunks_exact(self.width).zip(weight.chunks_exact(self.width)) {
             if w.iter().all(|w| *w == 1.0) {
                 self.classes.iter().for_each(|classes| classes.add_to(&mut out, a, &mut room));
@@ -173,7 +173,7 @@ impl Book {
     }
 
     /// Codes 256 weights.
-    pub fn fit(&self, x: &[f32], weight: &[f32]) -> Coded {
+    pub fn fit(&self, x: &[f32], weight: &[f32]) -> CodedBlock {
         let (a, minus) = self.magnitudes(x, weight);
         let lines = self.candidates(&a, weight);
         let (groups, subs) = (self.sub / self.width, BLOCK / self.sub);
@@ -183,11 +183,11 @@ impl Book {
             let largest = scale::largest(&a[range.clone()], &weight[range]).abs();
             *free = self.free_scale(&lines, j, largest, 14);
         }
-        let mut best = (f32::INFINITY, Coded { d: 0.0, scales: [0; 16], entries: [0; 64], minus });
+        let mut best = (f32::INFINITY, CodedBlock { d: 0.0, scales: [0; 16], entries: [0; 64], minus });
         let highest = free.iter().copied().fold(0f32, f32::max);
         let mut d = highest / (self.unit * (2 * self.top + 1) as f32);
         for _ in 0..ROUNDS {
-            let mut coded = Coded { d: to_half(d), ..best.1.clone() };
+            let mut coded = CodedBlock { d: to_half(d), ..best.1.clone() };
             let (mut total, mut bs, mut cs) = (0.0, 0.0, 0.0);
             for (j, free) in free[..subs].iter().enumerate() {
                 let near = if coded.d > 0.0 { ((free / (coded.d * self.unit) - 1.0) / 2.0).round() as i32 } else { 0 };
@@ -232,7 +232,7 @@ struct Classes {
 }
 
 impl Classes {
-    /// Of the entries in `range` of `values`, `[width][stride]`.
+    /// Classes of the entries in `range` of `values`, `[width][stride]`.
     fn new(values: &[f32], stride: usize, range: Range<usize>) -> Classes {
         let square = |e: &usize| values.chunks_exact(stride).map(|v| v[*e] * v[*e]).sum::<f32>();
         let mut sorted: Vec<usize> = range.collect();
@@ -248,9 +248,9 @@ impl Classes {
     }
 
     /// Adds the lines of a group with magnitudes `a`.
-    fn add_to(&self, out: &mut Candidates, a: &[f32], room: &mut Room) {
+    fn add_to(&self, out: &mut Candidates, a: &[f32], room: &mut ClassScratch) {
         let (n, len) = (self.entries.len(), self.ends.len().next_multiple_of(LANES));
-        let Room { b, best, c } = room;
+        let ClassScratch { b, best, c } = room;
         b.clear();
         b.resize(n, 0.0);
         for (a, v) in a.iter().zip(self.values.chunks_exact(n)) {
@@ -277,7 +277,7 @@ impl Classes {
 
 /// Room for what [`Classes::add_to`] makes on the way.
 #[derive(Default)]
-struct Room {
+struct ClassScratch {
     b: Vec<f32>,
     best: Vec<f32>,
     c: Vec<f32>,
@@ -294,13 +294,13 @@ fn greatest(b: &[f32]) -> f32 {
 
 /// An entry's line `s c - 2 b`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct EntryLine {
     b: f32,
     c: f32,
     entry: u16,
 }
 
-/// Lines by group and family, the members of [`Line`] apart, so that several are looked at at once.
+/// Lines by group and family, the members of [`EntryLine`] apart, so that several are looked at at once.
 #[derive(Default)]
 struct Candidates {
     b: Vec<f32>,
@@ -325,7 +325,7 @@ impl Candidates {
     }
 
     /// The line of list `i` that is lowest at `s`, the first of equals, and its error.
-    fn best(&self, i: usize, s: f32) -> (f32, Line) {
+    fn best(&self, i: usize, s: f32) -> (f32, EntryLine) {
         let range = self.starts[i]..self.starts[i + 1];
         let (b, c) = (&self.b[range.clone()], &self.c[range.clone()]);
         let (ss, twice) = (s * s, 2.0 * s);
@@ -340,7 +340,7 @@ impl Candidates {
         // Where it was: the first of equals.
         let at = pairs().position(|(b, c)| errors(b, c).contains(&least)).map_or(0, |round| round * FEW);
         let at = at + (0..FEW).find(|i| ss * c[at + i] - twice * b[at + i] == least).unwrap_or(0);
-        (least, Line { b: b[at], c: c[at], entry: self.entries[range.start + at] })
+        (least, EntryLine { b: b[at], c: c[at], entry: self.entries[range.start + at] })
     }
 
     /// Ends a list: lines that are nowhere lowest make it a whole number of [`FEW`].

@@ -11,9 +11,9 @@ const ROUNDS: usize = 3;
 /// `x ≈ d * scales[j] * q - dmin * mins[j]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AffineBlock {
-    /// Of the scales, f16-exact.
+    /// The factor of the scales, f16-exact.
     pub d: f32,
-    /// Of the minima, f16-exact.
+    /// The factor of the minima, f16-exact.
     pub dmin: f32,
     /// Per sub-block.
     pub scales: [u8; SUBS],
@@ -100,7 +100,7 @@ pub fn affine(x: &[f32], weight: &[f32], sub: usize, top: f32, most: f32) -> Aff
 /// `x ≈ d * scales[j] * l` with `l` from a lattice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScaleBlock {
-    /// Of the scales, f16-exact.
+    /// The factor of the scales, f16-exact.
     pub d: f32,
     /// Per sub-block.
     pub scales: [i32; SUBS],

@@ -1,25 +1,25 @@
 //! A message while it is made.
 
 use super::messages::{end, message, usage};
-use crate::answers::{Answer, Block, Change};
+use crate::answers::{AnswerBlock, AnswerParts, BlockChange};
 use crate::engine::Event;
-use crate::errors::{Fault, Shape};
+use crate::errors::{ErrorShape, RequestFault};
 use crate::frames::Frames;
 use crate::stream::Script;
 use serde_json::{json, Value};
 
 /// Writes events.
-pub(super) struct Events {
+pub(super) struct MessageEvents {
     id: String,
     model: String,
-    answer: Answer,
+    answer: AnswerParts,
     /// Whether the last block is open.
     open: bool,
 }
 
-impl Events {
-    pub fn new(id: String, model: String) -> Events {
-        Events { id, model, answer: Answer::default(), open: false }
+impl MessageEvents {
+    pub fn new(id: String, model: String) -> MessageEvents {
+        MessageEvents { id, model, answer: AnswerParts::default(), open: false }
     }
 
     fn index(&self) -> usize {
@@ -29,7 +29,7 @@ impl Events {
     fn close(&mut self, out: &mut Frames) {
         if std::mem::take(&mut self.open) {
             let index = self.index();
-            if let Some(Block::Reasoning(_)) = self.answer.blocks.last() {
+            if let Some(AnswerBlock::Reasoning(_)) = self.answer.blocks.last() {
                 delta(index, json!({"type": "signature_delta", "signature": ""}), out);
             }
             send("content_block_stop", json!({ "index": index }), out);
@@ -50,7 +50,7 @@ fn delta(index: usize, delta: Value, out: &mut Frames) {
     send("content_block_delta", json!({"index": index, "delta": delta}), out);
 }
 
-impl Script for Events {
+impl Script for MessageEvents {
     fn event(&mut self, _run: usize, event: Event, out: &mut Frames) {
         match event {
             Event::Started { prompt_tokens, cached_tokens, .. } => {
@@ -80,27 +80,27 @@ impl Script for Events {
                     _ => String::new(),
                 };
                 let change = self.answer.take(event);
-                if change == Change::None {
+                if change == BlockChange::None {
                     return;
                 }
-                if change == Change::Opened {
+                if change == BlockChange::Opened {
                     // The block before is closed while it is the last one.
                     let last = self.answer.blocks.pop();
                     self.close(out);
                     self.answer.blocks.extend(last);
                     self.open = true;
                     let start = match self.answer.blocks.last() {
-                        Some(Block::Call { id, name, .. }) => {
+                        Some(AnswerBlock::Call { id, name, .. }) => {
                             json!({"type": "tool_use", "id": id, "name": name, "input": {}})
                         }
-                        Some(Block::Reasoning(_)) => json!({"type": "thinking", "thinking": "", "signature": ""}),
+                        Some(AnswerBlock::Reasoning(_)) => json!({"type": "thinking", "thinking": "", "signature": ""}),
                         _ => json!({"type": "text", "text": ""}),
                     };
                     send("content_block_start", json!({"index": self.index(), "content_block": start}), out);
                 }
                 let more = match self.answer.blocks.last() {
-                    Some(Block::Call { .. }) => json!({"type": "input_json_delta", "partial_json": more}),
-                    Some(Block::Reasoning(_)) => json!({"type": "thinking_delta", "thinking": more}),
+                    Some(AnswerBlock::Call { .. }) => json!({"type": "input_json_delta", "partial_json": more}),
+                    Some(AnswerBlock::Reasoning(_)) => json!({"type": "thinking_delta", "thinking": more}),
                     _ => json!({"type": "text_delta", "text": more}),
                 };
                 delta(self.index(), more, out);
@@ -112,8 +112,8 @@ impl Script for Events {
         send("message_stop", json!({}), out);
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
-        out.event("error", &Shape::Anthropic.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.event("error", &ErrorShape::Anthropic.body(fault));
     }
 
     fn ping(&mut self, out: &mut Frames) {

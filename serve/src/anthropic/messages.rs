@@ -1,14 +1,14 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`.
 
-use super::{events::Events, request};
-use crate::answers::{Answer, Block};
+use super::{events::MessageEvents, request};
+use crate::answers::{AnswerBlock, AnswerParts};
 use crate::engine::{Finish, FinishReason};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
+use crate::running_requests::Flow;
 use crate::{id, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -24,7 +24,7 @@ pub(crate) async fn messages(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut request = request::generate(&fields, &caller, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let model = app.model(fields.text("model")?).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn messages(
     let (id, name) = (id::new("msg_"), model.properties().name.clone());
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
-        return Ok(stream::response(&app, flow, Events::new(id, name), Format::ServerSent));
+        return Ok(stream::response(&app, flow, MessageEvents::new(id, name), Format::ServerSent));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
     let mut value = message(&id, &name);
@@ -48,7 +48,7 @@ pub(crate) async fn messages(
 pub(crate) async fn count_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut chat = request::chat(&fields, &mut media)?;
     let model = app.model(fields.text("model")?).await?;
     media.bring(&app, model.properties(), &mut chat).await?;
@@ -70,11 +70,11 @@ pub(super) fn message(id: &str, model: &str) -> Value {
 }
 
 /// A block of a message.
-fn block(block: &Block) -> Value {
+fn block(block: &AnswerBlock) -> Value {
     match block {
-        Block::Text(text) => json!({"type": "text", "text": text}),
-        Block::Reasoning(text) => json!({"type": "thinking", "thinking": text, "signature": ""}),
-        Block::Call { id, name, arguments } => {
+        AnswerBlock::Text(text) => json!({"type": "text", "text": text}),
+        AnswerBlock::Reasoning(text) => json!({"type": "thinking", "thinking": text, "signature": ""}),
+        AnswerBlock::Call { id, name, arguments } => {
             let input: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
             json!({"type": "tool_use", "id": id, "name": name, "input": input})
         }
@@ -82,7 +82,7 @@ fn block(block: &Block) -> Value {
 }
 
 /// Why a message is over.
-pub(super) fn end(value: &mut Value, answer: &Answer) {
+pub(super) fn end(value: &mut Value, answer: &AnswerParts) {
     let (reason, sequence) = match answer.reason() {
         FinishReason::End => ("end_turn", None),
         FinishReason::Stop(text) => ("stop_sequence", Some(text)),

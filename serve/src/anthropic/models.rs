@@ -1,7 +1,7 @@
 //! `/v1/models`, which clients of two APIs ask: as Anthropic lists them where its header came, else as OpenAI does.
 
 use crate::engine::{Offer, RefusalKind};
-use crate::errors::{invalid, refusal, Result, Shape};
+use crate::errors::{invalid, refusal, ErrorShape, Result};
 use crate::http::{blocking, json, query, App};
 use crate::id;
 use crate::openai::models as openai;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// All models that requests may name.
 pub(crate) async fn models(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
-    if Shape::of(request.uri().path(), request.headers()) != Shape::Anthropic {
+    if ErrorShape::of(request.uri().path(), request.headers()) != ErrorShape::Anthropic {
         return openai::models(State(app), request).await;
     }
     let engine = app.engine.clone();
@@ -26,7 +26,7 @@ pub(crate) async fn models(State(app): State<Arc<App>>, request: Request) -> Res
 
 /// One of them.
 pub(crate) async fn one(State(app): State<Arc<App>>, Path(name): Path<String>, request: Request) -> Result<Response> {
-    if Shape::of(request.uri().path(), request.headers()) != Shape::Anthropic {
+    if ErrorShape::of(request.uri().path(), request.headers()) != ErrorShape::Anthropic {
         return openai::one(State(app), Path(name)).await;
     }
     let offers = app.engine.offers();

@@ -2,19 +2,19 @@
 
 use super::documents;
 use crate::engine::{Chat, Constraint, Generate, Prompt, Reasoning, ToolChoice};
-use crate::errors::{Fault, Result};
+use crate::errors::{RequestFault, Result};
 use crate::fields::Fields;
 use crate::http::{warn, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
 use crate::openai::tools::{check_choice, check_function};
-use crate::{known, options};
+use crate::{known_fields, options};
 use serde_json::{json, Map, Value};
 
 /// Reads a body, but for its images, which are found.
 ///
 /// # Errors
 /// A field of a wrong type, shape or range; documents that are files.
-pub(super) fn generate<'a>(fields: &Fields<'a>, caller: &Caller, media: &mut Media<'a>) -> Result<Generate> {
+pub(super) fn generate<'a>(fields: &Fields<'a>, caller: &Caller, media: &mut BodyMedia<'a>) -> Result<Generate> {
     let mut request = Generate::new(Prompt::Chat(chat(fields, media)?));
     request.sampling = options::sampling(fields)?;
     request.max_tokens = fields.count("max_tokens", 0..=i32::MAX as usize)?;
@@ -48,7 +48,7 @@ fn format(fields: &Fields) -> Result<Option<(&'static str, Value)>> {
         (None, Some(format)) => ("output_format", format),
         (None, None) => return Ok(None),
     };
-    match format.required_text("type")? {
+    match format.require_text("type")? {
         "json_schema" => {
             let schema = options::schema(&format, "schema")?;
             Ok(Some((name, schema.ok_or_else(|| format.refuse("schema", "this field is required"))?)))
@@ -63,22 +63,22 @@ fn no_thread(fields: &Fields) -> Result<()> {
         None => Ok(()),
         Some(_) => {
             let refused = fields.refuse("thread", "is not supported: send all messages of the conversation");
-            Err(Fault { code: Some("thread_unsupported_request"), ..refused })
+            Err(RequestFault { code: Some("thread_unsupported_request"), ..refused })
         }
     }
 }
 
 /// The conversation alone.
-pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
+pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Chat> {
     no_thread(fields)?;
-    known::check(fields, &[known::MESSAGES])?;
-    fields.required("messages")?;
+    known_fields::check(fields, &[known_fields::MESSAGES])?;
+    fields.require("messages")?;
     let mut messages = Vec::new();
     if let Some(text) = system(fields, media)? {
         messages.push(json!({"role": "system", "content": text}));
     }
     for message in fields.objects("messages")? {
-        match message.required_text("role")? {
+        match message.require_text("role")? {
             "user" => user(&message, &mut messages, media)?,
             "assistant" => messages.push(assistant(&message, media)?),
             "system" => messages.push(json!({"role": "system", "content": text(&message, "content", media)?})),
@@ -113,7 +113,7 @@ pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Cha
 }
 
 /// `system`: text, or blocks of text.
-fn system<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<String>> {
+fn system<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Option<String>> {
     match fields.value("system") {
         None => Ok(None),
         Some(_) => text(fields, "system", media).map(Some),
@@ -121,7 +121,7 @@ fn system<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<Strin
 }
 
 /// A string, or blocks of text and images, as one text.
-fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<String> {
+fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut BodyMedia<'a>) -> Result<String> {
     match fields.value(name) {
         None => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -130,23 +130,23 @@ fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<St
             for block in fields.objects(name)? {
                 texts.push(documents::text(&block, media)?);
             }
-            Ok(documents::joined(&texts))
+            Ok(documents::join_texts(&texts))
         }
         Some(other) => Err(fields.wrong(name, "a string or a list of blocks", other)),
     }
 }
 
 /// A user's message: results of calls become messages of their own, before the text.
-fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut Media<'a>) -> Result<()> {
+fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut BodyMedia<'a>) -> Result<()> {
     let Some(Value::Array(_)) = message.value("content") else {
         messages.push(json!({"role": "user", "content": text(message, "content", media)?}));
         return Ok(());
     };
     let mut parts = Vec::new();
     for block in message.objects("content")? {
-        match block.required_text("type")? {
+        match block.require_text("type")? {
             "tool_result" => {
-                let id = block.required_text("tool_use_id")?;
+                let id = block.require_text("tool_use_id")?;
                 let content = text(&block, "content", media)?;
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
@@ -160,20 +160,20 @@ fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut Media<'
 }
 
 /// An assistant's message: thinking, text and calls.
-fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn assistant<'a>(message: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     let Some(Value::Array(_)) = message.value("content") else {
         return Ok(json!({"role": "assistant", "content": text(message, "content", media)?}));
     };
     let (mut texts, mut thinking, mut calls) = (Vec::<String>::new(), String::new(), Vec::new());
     for block in message.objects("content")? {
-        match block.required_text("type")? {
-            "thinking" => thinking.push_str(block.required_text("thinking")?),
+        match block.require_text("type")? {
+            "thinking" => thinking.push_str(block.require_text("thinking")?),
             "redacted_thinking" => {}
             "tool_use" => {
                 let arguments =
                     block.object("input")?.map_or_else(|| "{}".into(), |i| Value::Object(i.map().clone()).to_string());
-                let function = json!({"name": block.required_text("name")?, "arguments": arguments});
-                calls.push(json!({"id": block.required_text("id")?, "type": "function", "function": function}));
+                let function = json!({"name": block.require_text("name")?, "arguments": arguments});
+                calls.push(json!({"id": block.require_text("id")?, "type": "function", "function": function}));
             }
             // Tools that Anthropic's servers ran, in answers of theirs.
             kind @ ("server_tool_use" | "web_search_tool_result") => {
@@ -182,7 +182,7 @@ fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
             _ => texts.push(documents::text(&block, media)?),
         }
     }
-    let mut value = json!({"role": "assistant", "content": documents::joined(&texts)});
+    let mut value = json!({"role": "assistant", "content": documents::join_texts(&texts)});
     if !thinking.is_empty() {
         value["reasoning_content"] = thinking.into();
     }
@@ -201,7 +201,7 @@ fn tools(fields: &Fields) -> Result<Vec<Value>> {
             continue;
         }
         check_function(&tool)?;
-        let mut function = json!({"name": tool.required_text("name")?});
+        let mut function = json!({"name": tool.require_text("name")?});
         if let Some(description) = tool.text("description")? {
             function["description"] = description.into();
         }
@@ -216,11 +216,11 @@ fn tools(fields: &Fields) -> Result<Vec<Value>> {
 fn tool_choice(fields: &Fields) -> Result<(ToolChoice, Option<bool>)> {
     let Some(choice) = fields.object("tool_choice")? else { return Ok((ToolChoice::Auto, None)) };
     let parallel = choice.boolean("disable_parallel_tool_use")?.map(|d| !d);
-    let choice = match choice.required_text("type")? {
+    let choice = match choice.require_text("type")? {
         "auto" => ToolChoice::Auto,
         "any" => ToolChoice::Required,
         "none" => ToolChoice::None,
-        "tool" => ToolChoice::Function(choice.required_text("name")?.to_string()),
+        "tool" => ToolChoice::Function(choice.require_text("name")?.to_string()),
         other => return Err(choice.refuse("type", format!("expected one of auto, any, none, tool, found {other:?}"))),
     };
     Ok((choice, parallel))
@@ -229,7 +229,7 @@ fn tool_choice(fields: &Fields) -> Result<(ToolChoice, Option<bool>)> {
 /// `thinking`: whether, and how many tokens of it.
 fn thinking(fields: &Fields) -> Result<Reasoning> {
     let Some(thinking) = fields.object("thinking")? else { return Ok(Reasoning::default()) };
-    let enabled = match thinking.required_text("type")? {
+    let enabled = match thinking.require_text("type")? {
         "enabled" | "adaptive" => true,
         "disabled" => false,
         other => {

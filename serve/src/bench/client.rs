@@ -1,6 +1,6 @@
 //! One request, and when its tokens come.
 
-use super::{Error, Load, Sample};
+use super::{Error, Load, RequestTimes};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// Whom to ask, and how.
-pub(super) struct Target {
+pub(super) struct LoadTarget {
     host: String,
     address: (String, u16),
     path: String,
@@ -21,8 +21,8 @@ pub(super) struct Target {
     timeout: Duration,
 }
 
-impl Target {
-    pub fn new(load: &Load) -> Result<Target, Error> {
+impl LoadTarget {
+    pub fn new(load: &Load) -> Result<LoadTarget, Error> {
         let wrong = |what: &str| Error(format!("{}: {what}", load.url));
         let uri: Uri = load.url.trim_end_matches('/').parse().map_err(|_| wrong("expected a URL"))?;
         if uri.scheme_str() != Some("http") {
@@ -44,7 +44,7 @@ impl Target {
         if let Some(model) = &load.model {
             body["model"] = model.as_str().into();
         }
-        Ok(Target {
+        Ok(LoadTarget {
             host: authority.to_string(),
             address: (host, authority.port_u16().unwrap_or(80)),
             path: format!("{prefix}{endpoint}"),
@@ -56,8 +56,8 @@ impl Target {
     }
 
     /// Asks once. `begun` is when the whole load began.
-    pub async fn ask(&self, prompt: &str, begun: Instant) -> Sample {
-        let mut sample = Sample { start: begun.elapsed(), ..Sample::default() };
+    pub async fn ask(&self, prompt: &str, begun: Instant) -> RequestTimes {
+        let mut sample = RequestTimes { start: begun.elapsed(), ..RequestTimes::default() };
         let result = tokio::time::timeout(self.timeout, self.stream(prompt, begun, &mut sample)).await;
         sample.end = begun.elapsed();
         sample.error = match result {
@@ -69,7 +69,7 @@ impl Target {
         sample
     }
 
-    async fn stream(&self, prompt: &str, begun: Instant, sample: &mut Sample) -> Result<(), String> {
+    async fn stream(&self, prompt: &str, begun: Instant, sample: &mut RequestTimes) -> Result<(), String> {
         let mut body = self.body.clone();
         match self.chat {
             true => body["messages"] = json!([{"role": "user", "content": prompt}]),
@@ -97,7 +97,7 @@ impl Target {
             let said = value["error"]["message"].as_str().unwrap_or_default();
             return Err(format!("{status}: {said}"));
         }
-        let mut lines = Lines::default();
+        let mut lines = LineReader::default();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|e| e.to_string())?;
             lines.take(&frame.into_data().unwrap_or_default());
@@ -111,7 +111,7 @@ impl Target {
     }
 
     /// One event of the stream.
-    fn event(&self, data: &str, begun: Instant, sample: &mut Sample) -> Result<(), String> {
+    fn event(&self, data: &str, begun: Instant, sample: &mut RequestTimes) -> Result<(), String> {
         if data == "[DONE]" {
             return Ok(());
         }
@@ -134,9 +134,9 @@ impl Target {
 
 /// Lines as bytes come.
 #[derive(Default)]
-struct Lines(Vec<u8>);
+struct LineReader(Vec<u8>);
 
-impl Lines {
+impl LineReader {
     fn take(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }

@@ -1,6 +1,6 @@
 //! The report as a picture: how times are spread, and tokens over time.
 
-use super::statistics::{Report, Spread};
+use super::statistics::{LoadReport, Spread};
 use std::fmt::Write;
 
 /// Sizes in pixels: of a panel's axes, and what stands around them.
@@ -12,7 +12,7 @@ const STEP: f64 = WIDTH + LEFT + 30.0;
 /// Points of the curve over time.
 const SLICES: usize = 60;
 
-impl Report {
+impl LoadReport {
     /// An SVG of three panels: the share of requests whose first token came within a time, the same between pieces, and output
     /// tokens a second over the time of the load.
     pub fn picture(&self) -> String {

@@ -14,7 +14,7 @@ pub enum Prompts {
         length: usize,
         /// Lengths differ by this share of it, from 0 to 1.
         spread: f64,
-        /// Of which so many are the same in all prompts, at the start.
+        /// Tokens at the start that are the same in all prompts.
         shared: usize,
     },
 }
@@ -91,7 +91,7 @@ const WORDS: &[&str] = &[
 ];
 
 impl Prompts {
-    /// Those of a file: one a line, as text or as an object of JSON with `prompt` or `text`.
+    /// Prompts of a file: one a line, as text or as an object of JSON with `prompt` or `text`.
     ///
     /// # Errors
     /// The file cannot be read, or has none.
@@ -110,7 +110,7 @@ impl Prompts {
     }
 
     /// So many of them.
-    pub(super) fn make(&self, count: usize, random: &mut Random) -> Result<Vec<String>, Error> {
+    pub(super) fn make(&self, count: usize, random: &mut PromptRng) -> Result<Vec<String>, Error> {
         match self {
             Prompts::List(list) if list.is_empty() => Err(Error("expected a prompt, found none".into())),
             Prompts::List(list) => Ok(list.iter().cycle().take(count).cloned().collect()),
@@ -132,15 +132,15 @@ impl Prompts {
     }
 }
 
-fn words(count: usize, random: &mut Random) -> String {
+fn words(count: usize, random: &mut PromptRng) -> String {
     let word = |_| WORDS[(random.unit() * WORDS.len() as f64) as usize % WORDS.len()];
     (0..count).map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Numbers at random, the same for the same seed (SplitMix64).
-pub(super) struct Random(pub u64);
+pub(super) struct PromptRng(pub u64);
 
-impl Random {
+impl PromptRng {
     /// Above 0 and at most 1.
     pub fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn prompts_of_a_seed_are_the_same_and_share_their_start() {
         let prompts = Prompts::Words { length: 20, spread: 0.5, shared: 5 };
-        let make = |seed| prompts.make(50, &mut Random(seed)).unwrap();
+        let make = |seed| prompts.make(50, &mut PromptRng(seed)).unwrap();
         let (a, b) = (make(1), make(2));
         assert!(a == make(1) && a != b);
         let start: Vec<&str> = a[0].split(' ').take(5).collect();
@@ -168,6 +168,6 @@ mod tests {
         }
         assert_ne!(a[0], a[1]);
         let list = Prompts::List(vec!["a".into(), "b".into()]);
-        assert_eq!(list.make(3, &mut Random(0)).unwrap(), ["a", "b", "a"]);
+        assert_eq!(list.make(3, &mut PromptRng(0)).unwrap(), ["a", "b", "a"]);
     }
 }

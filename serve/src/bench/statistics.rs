@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// One request: times since the load began.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct RequestTimes {
     /// When it was sent.
     pub start: Duration,
     /// When each piece of text came.
@@ -21,7 +21,7 @@ pub struct Sample {
     pub error: Option<String>,
 }
 
-impl Sample {
+impl RequestTimes {
     /// Tokens of the answer.
     pub fn tokens(&self) -> usize {
         self.output_tokens.unwrap_or(self.pieces.len())
@@ -91,10 +91,10 @@ impl Spread {
 
 /// What the load gave.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct LoadReport {
     pub(super) load: Load,
     /// All requests, in the order in which they ended.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<RequestTimes>,
     /// From the first request to the last answer.
     pub wall: Duration,
     /// To the first token.
@@ -103,30 +103,30 @@ pub struct Report {
     pub between: Spread,
     /// Each answer's mean between its tokens.
     pub per_token: Spread,
-    /// Of whole answers.
+    /// The spread of the times of whole answers.
     pub whole: Spread,
 }
 
-impl Report {
-    pub(super) fn new(load: &Load, samples: Vec<Sample>, wall: Duration) -> Result<Report, Error> {
+impl LoadReport {
+    pub(super) fn new(load: &Load, samples: Vec<RequestTimes>, wall: Duration) -> Result<LoadReport, Error> {
         if let (true, Some(error)) =
             (samples.iter().all(|s| s.error.is_some()), samples.iter().find_map(|s| s.error.as_ref()))
         {
             return Err(Error(format!("{}: all requests failed: {error}", load.url)));
         }
         let good = || samples.iter().filter(|s| s.error.is_none());
-        Ok(Report {
-            first_token: Spread::of(good().filter_map(Sample::first)),
-            between: Spread::of(good().flat_map(Sample::gaps)),
-            per_token: Spread::of(good().filter_map(Sample::per_token)),
-            whole: Spread::of(good().map(Sample::whole)),
+        Ok(LoadReport {
+            first_token: Spread::of(good().filter_map(RequestTimes::first)),
+            between: Spread::of(good().flat_map(RequestTimes::gaps)),
+            per_token: Spread::of(good().filter_map(RequestTimes::per_token)),
+            whole: Spread::of(good().map(RequestTimes::whole)),
             load: load.clone(),
             wall,
             samples,
         })
     }
 
-    fn good(&self) -> impl Iterator<Item = &Sample> {
+    fn good(&self) -> impl Iterator<Item = &RequestTimes> {
         self.samples.iter().filter(|s| s.error.is_none())
     }
 
@@ -137,7 +137,7 @@ impl Report {
 
     /// Tokens of prompts and of answers.
     pub fn tokens(&self) -> (usize, usize) {
-        (self.good().map(|s| s.prompt_tokens).sum(), self.good().map(Sample::tokens).sum())
+        (self.good().map(|s| s.prompt_tokens).sum(), self.good().map(RequestTimes::tokens).sum())
     }
 
     pub(super) fn per_second(&self, count: usize) -> f64 {
@@ -201,13 +201,18 @@ mod tests {
     #[test]
     fn a_request_is_good_within_all_goals() {
         let at = Duration::from_millis;
-        let sample = Sample { start: at(10), pieces: vec![at(30), at(40), at(60)], end: at(61), ..Sample::default() };
+        let sample = RequestTimes {
+            start: at(10),
+            pieces: vec![at(30), at(40), at(60)],
+            end: at(61),
+            ..RequestTimes::default()
+        };
         assert_eq!((sample.first(), sample.per_token(), sample.whole()), (Some(20.0), Some(15.0), 51.0));
         assert_eq!(sample.gaps().collect::<Vec<_>>(), [10.0, 20.0]);
         let goals = |first, between| Goals { first_token: Some(first), between_tokens: Some(between), whole: None };
         assert!(
             sample.meets(&goals(20.0, 15.0)) && !sample.meets(&goals(19.0, 15.0)) && !sample.meets(&goals(20.0, 14.0))
         );
-        assert!(!Sample { error: Some("x".into()), ..sample }.meets(&Goals::default()));
+        assert!(!RequestTimes { error: Some("x".into()), ..sample }.meets(&Goals::default()));
     }
 }

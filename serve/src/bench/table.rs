@@ -1,9 +1,9 @@
 //! The report as text.
 
-use super::statistics::{Report, Spread};
+use super::statistics::{LoadReport, Spread};
 use super::Arrivals;
 
-impl Report {
+impl LoadReport {
     /// A few lines, and a table of times.
     pub fn table(&self) -> String {
         let ((done, good), (prompt, output)) = (self.counts(), self.tokens());

@@ -11,7 +11,7 @@ pub enum Event {
         slots: Vec<usize>,
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Of which so many were in the cache.
+        /// Tokens of the prompt that were in the cache.
         cached_tokens: usize,
         /// All options as they are in force, under llama.cpp's names (`generation_settings`).
         settings: Value,
@@ -34,7 +34,7 @@ pub enum Event {
     /// What is told of the prompt, before the first piece: its tokens, of which the first has no log-probability.
     Prompt {
         /// Tokens.
-        tokens: Vec<Piece>,
+        tokens: Vec<GeneratedToken>,
     },
     /// More of an answer: text, and the tokens since the last piece.
     Piece {
@@ -45,7 +45,7 @@ pub enum Event {
         /// Whole characters; may be empty where tokens wait for more.
         text: String,
         /// Tokens that this event brings, in order.
-        tokens: Vec<Piece>,
+        tokens: Vec<GeneratedToken>,
     },
     /// A call of a function begins.
     CallStart {
@@ -91,7 +91,7 @@ pub enum Phase {
 
 /// A generated token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Piece {
+pub struct GeneratedToken {
     /// Id.
     pub id: u32,
     /// Its bytes.
@@ -118,7 +118,7 @@ pub enum FinishReason {
     End,
     /// This stop text came.
     Stop(String),
-    /// As many tokens as were asked for, or the time was up.
+    /// The answer has as many tokens as were asked for, or the time was up.
     Length,
     /// The context is full.
     ContextFull,

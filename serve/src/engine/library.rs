@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// How far the fetching of a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedModel {
     /// The file's name.
     pub file: String,
     /// Bytes of all files together; 0 where nobody says.
@@ -21,7 +21,7 @@ pub trait Library: Send + Sync {
     ///
     /// # Errors
     /// A name that is none; a host that cannot be reached or refuses; a full disk.
-    fn pull(&self, name: &str, tell: &mut dyn FnMut(Fetched) -> bool) -> Result<(), Refusal>;
+    fn pull(&self, name: &str, tell: &mut dyn FnMut(FetchedModel) -> bool) -> Result<(), Refusal>;
 
     /// Gives a model a second name, in place of what has it.
     ///

@@ -39,7 +39,7 @@ pub struct Router {
 
 /// Something that happened to models.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum ModelChange {
     /// A model is somewhere else.
     State {
         /// Its name.
@@ -49,7 +49,7 @@ pub enum Change {
         /// Why it failed, where it did.
         failure: Option<String>,
         /// What it is, where it was loaded.
-        properties: Option<Arc<Properties>>,
+        properties: Option<Arc<ModelProperties>>,
     },
     /// A model's file is gone.
     Removed {
@@ -80,7 +80,7 @@ pub struct Offer {
     /// Bytes of its file.
     pub file_bytes: u64,
     /// What is known of it, where it was loaded once.
-    pub properties: Option<Arc<Properties>>,
+    pub properties: Option<Arc<ModelProperties>>,
 }
 
 impl Offer {
@@ -92,7 +92,7 @@ impl Offer {
 
 /// What a model is and how it was loaded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Properties {
+pub struct ModelProperties {
     /// Its name.
     pub name: String,
     /// Its file's path, as it was given.
@@ -147,7 +147,7 @@ pub struct Properties {
 
 /// What became of a text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Embedded {
+pub struct EmbeddingResult {
     /// One vector, or one for each token where nothing is pooled, `[vectors][width]`.
     pub vectors: Vec<Vec<f32>>,
     /// Tokens of the text.
@@ -165,7 +165,7 @@ pub struct Adapter {
 
 /// What a slot does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Slot {
+pub struct SlotStatus {
     /// Its number.
     pub id: usize,
     /// Positions it may hold.

@@ -86,9 +86,9 @@ pub struct Reasoning {
 
 /// Something that may be asked for while a request runs. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub struct Switch(Arc<AtomicBool>);
+pub struct RequestSwitch(Arc<AtomicBool>);
 
-impl Switch {
+impl RequestSwitch {
     /// Asks for it.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -99,14 +99,14 @@ impl Switch {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The same one, as long as somebody else has it.
+    /// A reference to this switch that lasts as long as somebody else has it.
     pub(crate) fn weak(&self) -> WeakSwitch {
         WeakSwitch(Arc::downgrade(&self.0))
     }
 }
 
-impl PartialEq for Switch {
-    fn eq(&self, other: &Switch) -> bool {
+impl PartialEq for RequestSwitch {
+    fn eq(&self, other: &RequestSwitch) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -116,8 +116,8 @@ impl PartialEq for Switch {
 pub(crate) struct WeakSwitch(Weak<AtomicBool>);
 
 impl WeakSwitch {
-    pub fn get(&self) -> Option<Switch> {
-        self.0.upgrade().map(Switch)
+    pub fn get(&self) -> Option<RequestSwitch> {
+        self.0.upgrade().map(RequestSwitch)
     }
 }
 
@@ -257,7 +257,7 @@ pub struct Generate {
     /// The field that a schema came in.
     pub constraint_field: &'static str,
     /// Ends reasoning, where the model is at it.
-    pub end_reasoning: Option<Switch>,
+    pub end_reasoning: Option<RequestSwitch>,
     /// How many of the best ids are told with their log-probabilities at each position, beside the chosen one's; none: nothing is.
     pub logprobs: Option<usize>,
     /// Tells probabilities after the sampler's chain instead of those of the logits.

@@ -1,16 +1,16 @@
 //! What all handlers share.
 
-use super::desks::Desks;
-use super::room::Room;
+use super::body_memory::BodyMemory;
 use super::stop::{Stage, Stopper};
-use super::Settings;
-use crate::auth::Keys;
+use super::worker_pool::Desks;
+use super::HttpSettings;
+use crate::auth::ApiKeys;
 use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
 use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
 use crate::openai::control::Controls;
-use crate::openai::responses::Kept;
+use crate::openai::responses::ItemStore;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,19 +35,19 @@ tokio::task_local! {
 /// What all handlers share.
 pub(crate) struct App {
     pub engine: Arc<dyn Engine>,
-    pub settings: Settings,
-    pub keys: Keys,
+    pub settings: HttpSettings,
+    pub keys: ApiKeys,
     pub counts: Arc<Counts>,
     pub latencies: Arc<Latencies>,
     pub scraped: Before,
     pub controls: Controls,
     /// Items of responses that later ones may name.
-    pub kept: Kept,
-    pub room: Room,
+    pub kept: ItemStore,
+    pub room: BodyMemory,
     /// Turns of those that fetch media from other servers.
     pub fetches: Semaphore,
     desks: Arc<Desks>,
-    /// Of those who may be at it for long, so that others need not wait for them.
+    /// Threads for those who may be at it for long, so that others need not wait for them.
     slow_desks: Arc<Desks>,
     loads: Loads,
     pub started: SystemTime,
@@ -75,12 +75,12 @@ pub(crate) struct Counts {
 }
 
 /// A request that runs, until it is dropped.
-pub(crate) struct Running(Arc<Counts>);
+pub(crate) struct RunningGuard(Arc<Counts>);
 
 impl Counts {
-    pub fn begin(self: &Arc<Counts>) -> Running {
+    pub fn begin(self: &Arc<Counts>) -> RunningGuard {
         self.running.send_modify(|n| *n += 1);
-        Running(self.clone())
+        RunningGuard(self.clone())
     }
 
     pub fn running(&self) -> u64 {
@@ -95,7 +95,7 @@ impl Counts {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.running.send_modify(|n| *n -= 1);
     }
@@ -104,20 +104,20 @@ impl Drop for Running {
 impl App {
     pub(super) fn new(
         engine: Arc<dyn Engine>,
-        settings: Settings,
+        settings: HttpSettings,
         stopper: &Stopper,
     ) -> std::result::Result<App, super::Error> {
         let limits = settings.limits.clone();
         Ok(App {
-            keys: Keys::new(&settings.all_keys()?, limits.failures),
+            keys: ApiKeys::new(&settings.all_keys()?, limits.failures),
             engine,
             settings,
             counts: Arc::default(),
             latencies: Arc::default(),
             scraped: Before::default(),
             controls: Controls::default(),
-            kept: Kept::default(),
-            room: Room::new(limits.room),
+            kept: ItemStore::default(),
+            room: BodyMemory::new(limits.room),
             fetches: Semaphore::new(FETCHES),
             desks: Desks::new(DESKS),
             slow_desks: Desks::new(SLOW_DESKS),
@@ -158,7 +158,7 @@ impl App {
         if let Some(model) = self.engine.awake(name) {
             return Ok(model);
         }
-        let is_loaded = self.engine.loaded(name).is_some();
+        let is_loaded = self.engine.find_loaded(name).is_some();
         let usual = self.engine.router().is_none_or(|router| router.autoload);
         if !is_loaded && !AUTOLOAD.try_with(|asked| *asked).ok().flatten().unwrap_or(usual) {
             return Err(invalid("model", "the model is not loaded, and requests load none (see POST /models/load)"));
@@ -189,7 +189,7 @@ impl App {
         Self::work_at(&self.desks, work).await
     }
 
-    /// The same for what may take seconds: it holds up its like alone.
+    /// Runs what may take seconds, in turn with its like: it holds up nothing else.
     pub async fn work_slowly<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
@@ -230,8 +230,8 @@ impl App {
     }
 
     /// A model if it is loaded. Wakes none.
-    pub fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
-        self.engine.loaded(self.resolve(name, &self.engine.offers()))
+    pub fn find_loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+        self.engine.find_loaded(self.resolve(name, &self.engine.offers()))
     }
 
     /// Refuses while nothing is served.
@@ -271,6 +271,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(Into::into),
-        Err(_) => Err(crate::errors::Fault::new(crate::errors::Cause::Panic, "the engine failed at this request")),
+        Err(_) => {
+            Err(crate::errors::RequestFault::new(crate::errors::Cause::Panic, "the engine failed at this request"))
+        }
     }
 }

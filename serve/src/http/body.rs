@@ -1,9 +1,9 @@
 //! Bodies of requests and answers.
 
-use super::form::{self, Part};
-use super::room::Held;
+use super::body_memory::BodyShare;
+use super::form::{self, FormPart};
 use super::App;
-use crate::errors::{Cause, Fault, Result};
+use crate::errors::{Cause, RequestFault, Result};
 use crate::fields;
 use axum::body::Body;
 use axum::extract::Request;
@@ -18,18 +18,18 @@ use tokio::time::{timeout_at, Instant};
 const LONG: usize = 64 << 10;
 
 /// A form that a request brings, and the room that it takes for as long as it is there.
-pub(crate) struct Form {
+pub(crate) struct FormBody {
     kind: String,
     bytes: Vec<u8>,
-    _room: Held,
+    _room: BodyShare,
 }
 
-impl Form {
+impl FormBody {
     /// Its fields.
     ///
     /// # Errors
     /// It is no form of several parts.
-    pub fn parts(&self) -> Result<Vec<Part<'_>>> {
+    pub fn parts(&self) -> Result<Vec<FormPart<'_>>> {
         form::parts(&self.kind, &self.bytes)
     }
 }
@@ -38,19 +38,19 @@ impl Form {
 ///
 /// # Errors
 /// A body that is too long or too slow; no room for it in time.
-pub(crate) async fn read_form(app: &App, request: Request) -> Result<Form> {
+pub(crate) async fn read_form(app: &App, request: Request) -> Result<FormBody> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().to_string();
     let (bytes, until) = gather(app, request).await?;
     let room = app.room.take_bytes(bytes.len(), until).await?;
-    Ok(Form { kind, bytes, _room: room })
+    Ok(FormBody { kind, bytes, _room: room })
 }
 
 /// The JSON that a request brings.
 ///
 /// # Errors
 /// A body that is too long, too slow, has too many values, or is no JSON; no room for it in time.
-pub(crate) async fn read(app: &App, request: Request) -> Result<Parsed> {
+pub(crate) async fn read(app: &App, request: Request) -> Result<ParsedBody> {
     let (bytes, until) = gather(app, request).await?;
     let room = app.room.take(&bytes, app.settings.limits.values, until).await?;
     let value = match bytes.len() > LONG {
@@ -58,17 +58,21 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<Parsed> {
         // Others are not to wait for it.
         true => match tokio::task::spawn_blocking(move || fields::parse(&bytes)).await {
             Ok(value) => value?,
-            Err(_) => return Err(Fault::new(Cause::Panic, "the server failed at this request")),
+            Err(_) => return Err(RequestFault::new(Cause::Panic, "the server failed at this request")),
         },
     };
-    Ok(Parsed { value, _room: room })
+    Ok(ParsedBody { value, _room: room })
 }
 
 /// A body's bytes, and until when room for them is waited for.
 async fn gather(app: &App, request: Request) -> Result<(Vec<u8>, Instant)> {
     let limits = &app.settings.limits;
-    let too_long =
-        || Fault::new(Cause::BodyTooLong, format!("the body is longer than the {} bytes that are read", limits.body));
+    let too_long = || {
+        RequestFault::new(
+            Cause::BodyTooLong,
+            format!("the body is longer than the {} bytes that are read", limits.body),
+        )
+    };
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|l| l > limits.body as u64) {
         return Err(too_long());
@@ -77,7 +81,7 @@ async fn gather(app: &App, request: Request) -> Result<(Vec<u8>, Instant)> {
     loop {
         let earned = limits.body_time / 3 + Duration::from_secs((bytes.len() / 1024) as u64);
         let frame = timeout_at(start + earned.min(limits.body_time), body.frame()).await;
-        let frame = frame.map_err(|_| Fault::new(Cause::BodyTimeout, "the body did not come in time"))?;
+        let frame = frame.map_err(|_| RequestFault::new(Cause::BodyTimeout, "the body did not come in time"))?;
         match frame {
             None => break,
             Some(Err(e)) => return Err(crate::errors::invalid("", format!("the body breaks off: {e}"))),
@@ -94,12 +98,12 @@ async fn gather(app: &App, request: Request) -> Result<(Vec<u8>, Instant)> {
 }
 
 /// What a request brought, and the room that it takes for as long as it is there.
-pub(crate) struct Parsed {
+pub(crate) struct ParsedBody {
     value: Value,
-    _room: Held,
+    _room: BodyShare,
 }
 
-impl std::ops::Deref for Parsed {
+impl std::ops::Deref for ParsedBody {
     type Target = Value;
 
     fn deref(&self) -> &Value {

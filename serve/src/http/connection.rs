@@ -1,9 +1,9 @@
 //! Connections: accepted, bounded in number, and served one request after another.
 
+use super::connection_slots::{ConnectionSlot, ConnectionSlots};
+use super::io_timeout::{Busy, TimeoutIo};
 use super::listen::{Duplex, Listener};
-use super::places::{Place, Places};
 use super::stop::Stage;
-use super::timed::{Busy, Timed};
 use super::{App, Caller};
 use axum::body::Body;
 use axum::Router;
@@ -32,7 +32,7 @@ const FULL: &[u8] =
 /// Accepts connections for ever, as many at a time as are allowed.
 pub(super) async fn accept(listener: Listener, tls: Option<TlsAcceptor>, router: Router, app: Arc<App>) {
     let limits = &app.settings.limits;
-    let places = Places::new(limits.connections, limits.connections_each);
+    let places = ConnectionSlots::new(limits.connections, limits.connections_each);
     loop {
         let (mut io, peer) = match listener.accept().await {
             Ok(connection) => connection,
@@ -75,12 +75,12 @@ pub(super) async fn accept(listener: Listener, tls: Option<TlsAcceptor>, router:
 }
 
 /// Serves the requests of one connection.
-async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, (app, place): (&Arc<App>, Place)) {
+async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, (app, place): (&Arc<App>, ConnectionSlot)) {
     let busy = place.busy.clone();
-    let io = TokioIo::new(Timed::new(io, &app.settings.limits, busy.clone()));
+    let io = TokioIo::new(TimeoutIo::new(io, &app.settings.limits, busy.clone()));
     let service = hyper::service::service_fn(|mut request: hyper::Request<Incoming>| {
         busy.store(true, Ordering::Relaxed);
-        let end = End { busy: busy.clone(), _running: app.counts.begin() };
+        let end = RequestEnd { busy: busy.clone(), _running: app.counts.begin() };
         request.extensions_mut().insert(Caller { peer, key: None });
         let mut router = router.clone();
         async move {
@@ -108,12 +108,12 @@ async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, (app, 
 }
 
 /// The end of a request, when it is dropped.
-struct End {
+struct RequestEnd {
     busy: Busy,
-    _running: super::app::Running,
+    _running: super::app::RunningGuard,
 }
 
-impl Drop for End {
+impl Drop for RequestEnd {
     fn drop(&mut self) {
         self.busy.store(false, Ordering::Relaxed);
     }
@@ -122,7 +122,7 @@ impl Drop for End {
 /// An answer's body, which ends its request.
 struct Whole {
     body: Body,
-    _end: End,
+    _end: RequestEnd,
 }
 
 impl http_body::Body for Whole {

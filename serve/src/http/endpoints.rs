@@ -1,6 +1,6 @@
 //! The endpoints without sockets.
 
-use super::{router, App, Error, Settings, Stopper};
+use super::{router, App, Error, HttpSettings, Stopper};
 use crate::engine::Engine;
 use axum::body::Body;
 use axum::extract::Request;
@@ -19,11 +19,11 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Those of an engine.
+    /// The endpoints of an engine.
     ///
     /// # Errors
     /// The system has no threads.
-    pub fn new(engine: Arc<dyn Engine>, settings: Settings) -> Result<Endpoints, Error> {
+    pub fn new(engine: Arc<dyn Engine>, settings: HttpSettings) -> Result<Endpoints, Error> {
         let stopper = Stopper::new();
         let app = Arc::new(App::new(engine, settings, &stopper)?);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -10,7 +10,7 @@ const BOUNDARY: usize = 70;
 
 /// A field of a form: a text, or a file's bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Part<'a> {
+pub(crate) struct FormPart<'a> {
     pub name: String,
     pub bytes: &'a [u8],
 }
@@ -56,7 +56,7 @@ fn name(headers: &str) -> Option<String> {
 ///
 /// # Errors
 /// Another type, or a body that is not of it.
-pub(crate) fn parts<'a>(kind: &str, body: &'a [u8]) -> Result<Vec<Part<'a>>> {
+pub(crate) fn parts<'a>(kind: &str, body: &'a [u8]) -> Result<Vec<FormPart<'a>>> {
     let wrong = |what: &str| invalid("", format!("the body: expected multipart/form-data, found {what}"));
     let boundary = boundary(kind).ok_or_else(|| wrong("another content type, or one without a boundary"))?;
     let line = format!("--{boundary}");
@@ -75,7 +75,7 @@ pub(crate) fn parts<'a>(kind: &str, body: &'a [u8]) -> Result<Vec<Part<'a>>> {
         let name = name(headers).ok_or_else(|| wrong("a part without a name"))?;
         rest = &rest[end + 4..];
         let end = find(rest, between.as_bytes()).ok_or_else(|| wrong("a part without an end"))?;
-        parts.push(Part { name, bytes: &rest[..end] });
+        parts.push(FormPart { name, bytes: &rest[..end] });
         rest = &rest[end + between.len()..];
     }
     Ok(parts)

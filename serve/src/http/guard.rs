@@ -1,12 +1,12 @@
 //! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
 
 use super::app::{AUTOLOAD, WARNINGS};
-use super::desks::KEY;
+use super::worker_pool::KEY;
 use super::{proxies, query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
 use crate::engine::Holder;
-use crate::errors::{Cause, Fault, Result, Shape};
+use crate::errors::{Cause, ErrorShape, RequestFault, Result};
 use crate::id;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -44,7 +44,7 @@ const OPEN: &[&str] = &["/health", "/v1/health", "/live", "/ready"];
 
 /// Lets a request through to its handler, or refuses it; renders faults.
 pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let shape = Shape::of(request.uri().path(), request.headers());
+    let shape = ErrorShape::of(request.uri().path(), request.headers());
     let id = id::new("req_");
     let origin = request.headers().get(header::ORIGIN).cloned();
     let ends = request.headers().contains_key(header::TRANSFER_ENCODING);
@@ -57,12 +57,12 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
         Ok(()) => {
             let key = request.extensions().get::<Caller>().and_then(|caller| caller.key);
             let handler = KEY.scope(key, AUTOLOAD.scope(autoload, WARNINGS.scope(warnings.clone(), next.run(request))));
-            caught(handler).await.inspect_err(|_| app.count_panic())
+            catch_panics(handler).await.inspect_err(|_| app.count_panic())
         }
         Err(fault) => Err(fault),
     };
     let mut answer = match answer {
-        Ok(answer) => match answer.extensions().get::<Fault>() {
+        Ok(answer) => match answer.extensions().get::<RequestFault>() {
             Some(fault) => shape.response(fault, &id),
             None => answer,
         },
@@ -115,7 +115,7 @@ impl Unread {
         }
         let over = Arc::new(AtomicBool::new(false));
         let body = std::mem::take(request.body_mut());
-        *request.body_mut() = Body::new(Watched { body, over: over.clone() });
+        *request.body_mut() = Body::new(GuardedBody { body, over: over.clone() });
         Some(Unread(over))
     }
 
@@ -125,12 +125,12 @@ impl Unread {
 }
 
 /// A body that tells when it is over.
-struct Watched {
+struct GuardedBody {
     body: Body,
     over: Arc<AtomicBool>,
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -159,13 +159,16 @@ fn check(app: &App, request: &mut Request) -> Result<()> {
     let limits = &app.settings.limits;
     let length = request.uri().path_and_query().map_or(0, |p| p.as_str().len());
     if length > limits.uri {
-        return Err(Fault::new(Cause::UriTooLong, format!("the path has {length} bytes of at most {}", limits.uri)));
+        return Err(RequestFault::new(
+            Cause::UriTooLong,
+            format!("the path has {length} bytes of at most {}", limits.uri),
+        ));
     }
     let headers = request.headers();
     let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if length > limits.headers {
         let text = format!("the headers have {length} bytes of at most {}", limits.headers);
-        return Err(Fault::new(Cause::HeadersTooLong, text));
+        return Err(RequestFault::new(Cause::HeadersTooLong, text));
     }
     // With several, or none, programs between may have believed another one.
     let hosts = headers.get_all(header::HOST).iter().count();
@@ -176,13 +179,13 @@ fn check(app: &App, request: &mut Request) -> Result<()> {
     let peer = request.extensions().get::<Caller>().and_then(|c| c.peer);
     // Nobody's page reaches a Unix socket.
     if peer.is_some() && host.is_some_and(|h| !cors::host_is_known(&app.settings, h)) {
-        return Err(Fault::new(Cause::Forbidden, "the header Host names another site (see --allowed-hosts)"));
+        return Err(RequestFault::new(Cause::Forbidden, "the header Host names another site (see --allowed-hosts)"));
     }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if let Some(origin) = headers.get(header::ORIGIN).filter(|_| changes && app.keys.len() == 0) {
         let origin = origin.to_str().unwrap_or_default();
         if !cors::is_own(origin, host) && !cors::allows(&app.settings.cors, origin) {
-            return Err(Fault::new(Cause::Forbidden, "pages of another site may not ask (see --cors-origins)"));
+            return Err(RequestFault::new(Cause::Forbidden, "pages of another site may not ask (see --cors-origins)"));
         }
     }
     let path = request.uri().path();
@@ -196,8 +199,8 @@ fn check(app: &App, request: &mut Request) -> Result<()> {
             request.extensions_mut().insert(Caller { peer, key: Some(number) });
             Ok(())
         }
-        Verdict::Wrong => Err(Fault::new(Cause::BadKey, "Invalid API Key")),
-        Verdict::Barred => Err(Fault::new(Cause::TooManyFailures, "too many wrong keys came from this address")),
+        Verdict::Wrong => Err(RequestFault::new(Cause::BadKey, "Invalid API Key")),
+        Verdict::Barred => Err(RequestFault::new(Cause::TooManyFailures, "too many wrong keys came from this address")),
     }
 }
 
@@ -211,11 +214,11 @@ fn key(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// A handler's answer; a panic is a fault of this request alone.
-async fn caught(handler: impl Future<Output = Response>) -> Result<Response> {
+async fn catch_panics(handler: impl Future<Output = Response>) -> Result<Response> {
     let mut handler = pin!(handler);
     std::future::poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Ok),
-        Err(_) => Poll::Ready(Err(Fault::new(Cause::Panic, "the server failed at this request"))),
+        Err(_) => Poll::Ready(Err(RequestFault::new(Cause::Panic, "the server failed at this request"))),
     })
     .await
 }

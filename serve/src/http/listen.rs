@@ -1,6 +1,6 @@
 //! Sockets: of addresses, names and paths.
 
-use super::{Error, Settings};
+use super::{Error, HttpSettings};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,7 +36,7 @@ pub(super) enum Socket {
     Unix(std::os::unix::net::UnixListener, PathBuf),
 }
 
-/// The same, within the runtime.
+/// A bound socket within the runtime.
 pub(super) enum Listener {
     Tcp(tokio::net::TcpListener),
     #[cfg(unix)]
@@ -92,7 +92,7 @@ impl Socket {
 }
 
 /// Binds to each host; a name may have several addresses, of which one must do.
-pub(super) fn bind(settings: &Settings) -> Result<Vec<Socket>, Error> {
+pub(super) fn bind(settings: &HttpSettings) -> Result<Vec<Socket>, Error> {
     let mut sockets = Vec::new();
     let mut port = settings.port;
     for host in &settings.hosts {

@@ -1,6 +1,6 @@
-//! The same endpoints without a socket, for those in the same process: a request's body in, an answer's bytes out.
+//! All endpoints without a socket, for those in the same process: a request's body in, an answer's bytes out.
 
-use super::{app::App, router, stop::Stopper, Caller, Error, Settings};
+use super::{app::App, router, stop::Stopper, Caller, Error, HttpSettings};
 use crate::engine::Engine;
 use axum::body::Body;
 use axum::http::{header, Method, Request};
@@ -19,7 +19,7 @@ pub struct Local {
 }
 
 /// An answer under way. To drop it ends its request.
-pub struct Answer {
+pub struct InProcessAnswer {
     /// The status.
     pub status: u16,
     /// Whether it comes in server-sent events; else it is one JSON text.
@@ -28,11 +28,11 @@ pub struct Answer {
 }
 
 impl Local {
-    /// Those of an engine. Addresses and keys of the settings mean nothing.
+    /// The endpoints of an engine. Addresses and keys of the settings mean nothing.
     ///
     /// # Errors
     /// The system has no threads.
-    pub fn new(engine: Arc<dyn Engine>, settings: Settings) -> Result<Local, Error> {
+    pub fn new(engine: Arc<dyn Engine>, settings: HttpSettings) -> Result<Local, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("local")
@@ -49,7 +49,12 @@ impl Local {
     ///
     /// # Errors
     /// What `pause` gives.
-    pub fn post<E>(&self, path: &str, body: Vec<u8>, pause: impl FnMut() -> Result<(), E>) -> Result<Answer, E> {
+    pub fn post<E>(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<InProcessAnswer, E> {
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = path.parse().unwrap_or_default();
@@ -64,14 +69,18 @@ impl Local {
             Err(never) => match never {},
         };
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        Ok(Answer { status: head.status.as_u16(), streams: kind.starts_with("text/event-stream"), body })
+        Ok(InProcessAnswer { status: head.status.as_u16(), streams: kind.starts_with("text/event-stream"), body })
     }
 
     /// More bytes of an answer; none when it is over. Waits as [`Local::post`] does.
     ///
     /// # Errors
     /// What `pause` gives.
-    pub fn more<E>(&self, answer: &mut Answer, pause: impl FnMut() -> Result<(), E>) -> Result<Option<Vec<u8>>, E> {
+    pub fn more<E>(
+        &self,
+        answer: &mut InProcessAnswer,
+        pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<Option<Vec<u8>>, E> {
         // What breaks off says so in its last bytes.
         let frame = self.wait(answer.body.frame(), pause)?;
         Ok(frame.and_then(Result::ok).and_then(|frame| frame.into_data().ok()).map(|bytes| bytes.to_vec()))

@@ -5,9 +5,9 @@
 pub(super) enum Whose {
     /// The request's alone; nothing of it stays.
     Requests,
-    /// Of the holder of the request's key, and within that of the user whom it names.
+    /// Belongs to the holder of the request's key, and within that to the user whom it names.
     Users,
-    /// Of the holder of the request's key.
+    /// Belongs to the holder of the request's key.
     Keys,
     /// Everybody's who has a key.
     All,

@@ -1,7 +1,7 @@
 //! The pages for the browser, sent.
 
 use super::App;
-use crate::errors::{Cause, Fault, Result};
+use crate::errors::{Cause, RequestFault, Result};
 use crate::page;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -19,7 +19,7 @@ pub(super) fn is_page(path: &str) -> bool {
 pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let path = request.uri().path();
     let asset = page::find(path).filter(|_| app.settings.page && matches!(request.method().as_str(), "GET" | "HEAD"));
-    let asset = asset.ok_or_else(|| Fault::new(Cause::NoSuchPath, format!("there is no {path}")))?;
+    let asset = asset.ok_or_else(|| RequestFault::new(Cause::NoSuchPath, format!("there is no {path}")))?;
     let digest = Sha256::digest(asset.bytes);
     let tag = format!("\"{}\"", digest[..16].iter().map(|b| format!("{b:02x}")).collect::<String>());
     let known = request.headers().get(header::IF_NONE_MATCH).is_some_and(|t| t.as_bytes() == tag.as_bytes());

@@ -2,7 +2,7 @@
 
 use super::{guard, log, pages, App};
 use crate::anthropic::{messages, models as listed};
-use crate::errors::{Cause, Fault};
+use crate::errors::{Cause, RequestFault};
 use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
 use crate::ollama;
 use crate::openai::{chat, completions, control, embeddings, models, responses, transcriptions};
@@ -12,7 +12,7 @@ use axum::routing::{delete, get, post, MethodRouter};
 use axum::Router;
 use std::sync::Arc;
 
-type Row = (&'static [&'static str], MethodRouter<Arc<App>>);
+type Endpoint = (&'static [&'static str], MethodRouter<Arc<App>>);
 
 /// A router of everything.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -36,7 +36,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 }
 
 /// OpenAI's paths also work without `/v1`, but for completions, which are llama.cpp's own there.
-fn openai() -> Vec<Row> {
+fn openai() -> Vec<Endpoint> {
     vec![
         (&["/v1/chat/completions", "/chat/completions"], post(chat::chat)),
         (&["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"], post(chat::input_tokens)),
@@ -54,7 +54,7 @@ fn openai() -> Vec<Row> {
 }
 
 /// Anthropic's and Ollama's.
-fn others() -> Vec<Row> {
+fn others() -> Vec<Endpoint> {
     vec![
         (&["/v1/messages"], post(messages::messages)),
         (&["/v1/messages/count_tokens"], post(messages::count_tokens)),
@@ -73,7 +73,7 @@ fn others() -> Vec<Row> {
     ]
 }
 
-fn native() -> Vec<Row> {
+fn native() -> Vec<Endpoint> {
     vec![
         (&["/health", "/v1/health", "/ready"], get(health::health)),
         (&["/live"], get(health::live)),
@@ -102,6 +102,9 @@ pub(super) fn first_paths() -> Vec<&'static str> {
     openai().into_iter().chain(others()).chain(native()).map(|(paths, _)| paths[0]).collect()
 }
 
-async fn wrong_method(request: Request) -> Fault {
-    Fault::new(Cause::WrongMethod, format!("{} does not know the method {}", request.uri().path(), request.method()))
+async fn wrong_method(request: Request) -> RequestFault {
+    RequestFault::new(
+        Cause::WrongMethod,
+        format!("{} does not know the method {}", request.uri().path(), request.method()),
+    )
 }

@@ -4,16 +4,16 @@ use super::{Error, Network};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a server is set up. [`Settings::default`] is safe: this machine only, nobody else's pages.
+/// How a server is set up. [`HttpSettings::default`] is safe: this machine only, nobody else's pages.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HttpSettings {
     /// Addresses and names to listen on; those that end in `.sock` are paths of Unix sockets.
     pub hosts: Vec<String>,
     /// Port; 0 takes a free one.
     pub port: u16,
     /// Keys of which a request must bring one; with none, none is asked for.
     pub keys: Vec<String>,
-    /// A file of further ones ([`Settings::keys_of`]), which is read again on SIGHUP.
+    /// A file of further ones ([`HttpSettings::keys_of`]), which is read again on SIGHUP.
     pub key_file: Option<PathBuf>,
     /// Listens beyond this machine even without a key.
     pub insecure: bool,
@@ -50,7 +50,7 @@ pub struct Settings {
     /// Threads for connections.
     pub threads: usize,
     /// Sizes and times.
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
 }
 
 /// Whose pages may ask.
@@ -58,9 +58,9 @@ pub struct Settings {
 pub enum Cors {
     /// Only this server's own.
     Closed,
-    /// Those of this machine, whatever their port.
+    /// Pages of this machine, whatever their port.
     Localhost,
-    /// Those of these origins, as `https://example.org`.
+    /// Pages of these origins, such as `https://example.org`.
     Origins(Vec<String>),
     /// Everybody's.
     Any,
@@ -77,10 +77,10 @@ pub struct Tls {
 
 /// Sizes and times of connections and requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Connections at a time; above, those that wait for their next request are closed.
     pub connections: usize,
-    /// Likewise from one address.
+    /// Connections at a time from one address.
     pub connections_each: usize,
     /// Bytes that bodies being worked on take together, about.
     pub room: usize,
@@ -114,9 +114,9 @@ pub struct Limits {
     pub failures: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        ConnectionLimits {
             connections: 1024,
             connections_each: 1024,
             room: 256 << 20,
@@ -138,9 +138,9 @@ impl Default for Limits {
     }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for HttpSettings {
+    fn default() -> HttpSettings {
+        HttpSettings {
             hosts: vec!["127.0.0.1".into()],
             port: 8080,
             keys: Vec::new(),
@@ -162,12 +162,12 @@ impl Default for Settings {
             verbose: false,
             version: env!("CARGO_PKG_VERSION").into(),
             threads: 2,
-            limits: Limits::default(),
+            limits: ConnectionLimits::default(),
         }
     }
 }
 
-impl Settings {
+impl HttpSettings {
     /// Keys of a file, one a line; empty lines and those that begin with `#` are none.
     ///
     /// # Errors
@@ -190,9 +190,9 @@ impl Settings {
     /// All keys, as they are now.
     ///
     /// # Errors
-    /// As [`Settings::keys_of`].
+    /// As [`HttpSettings::keys_of`].
     pub(super) fn all_keys(&self) -> Result<Vec<String>, Error> {
-        let more = self.key_file.as_deref().map(Settings::keys_of).transpose()?;
+        let more = self.key_file.as_deref().map(HttpSettings::keys_of).transpose()?;
         Ok(self.keys.iter().cloned().chain(more.unwrap_or_default()).collect())
     }
 
@@ -231,16 +231,16 @@ mod tests {
 
     #[test]
     fn other_machines_need_a_key() {
-        let settings = |host: &str| Settings { hosts: vec![host.into()], ..Settings::default() };
+        let settings = |host: &str| HttpSettings { hosts: vec![host.into()], ..HttpSettings::default() };
         for host in ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "/run/pumex.sock"] {
             assert!(settings(host).check().is_ok(), "{host}");
         }
         for host in ["0.0.0.0", "::", "192.168.1.2", "example.org", "localhost.example.org"] {
             assert!(settings(host).check().is_err(), "{host}");
-            assert!(Settings { insecure: true, ..settings(host) }.check().is_ok(), "{host}");
-            assert!(Settings { keys: vec!["k".into()], ..settings(host) }.check().is_ok(), "{host}");
-            assert!(Settings { keys: vec![" ".into()], ..settings(host) }.check().is_err(), "{host}");
+            assert!(HttpSettings { insecure: true, ..settings(host) }.check().is_ok(), "{host}");
+            assert!(HttpSettings { keys: vec!["k".into()], ..settings(host) }.check().is_ok(), "{host}");
+            assert!(HttpSettings { keys: vec![" ".into()], ..settings(host) }.check().is_err(), "{host}");
         }
-        assert!(Settings { hosts: vec![], ..Settings::default() }.check().is_err());
+        assert!(HttpSettings { hosts: vec![], ..HttpSettings::default() }.check().is_err());
     }
 }

@@ -17,7 +17,7 @@ pub type Wrong = String;
 ///
 /// # Errors
 /// Another character, or too few of them; no bytes.
-pub fn decoded(text: &str) -> Result<Vec<u8>, Wrong> {
+pub fn decode_base64(text: &str) -> Result<Vec<u8>, Wrong> {
     let spaced = text.bytes().any(|b| b.is_ascii_whitespace());
     let packed: Option<Vec<u8>> = spaced.then(|| text.bytes().filter(|b| !b.is_ascii_whitespace()).collect());
     let text = packed.as_deref().unwrap_or(text.as_bytes());
@@ -72,11 +72,11 @@ mod tests {
     fn base64_of_both_alphabets_is_read_and_nothing_else() {
         let bytes = [0xfb, 0xef, 0xff, 0x01];
         for text in ["++//AQ==", "--__AQ==", "++//AQ", " ++//\r\n AQ==\n"] {
-            assert_eq!(decoded(text).unwrap(), bytes, "{text}");
+            assert_eq!(decode_base64(text).unwrap(), bytes, "{text}");
             assert!(bytes.len() <= most_bytes(text));
         }
         for text in ["", " ", "====", "+-//AQ==", "++//AQ=a", "a", "ä", "++//A%3D", "AQ==AQ=="] {
-            assert!(decoded(text).is_err(), "{text}");
+            assert!(decode_base64(text).is_err(), "{text}");
         }
     }
 

@@ -13,13 +13,13 @@ const MOST_REDIRECTS: u32 = 3;
 const PIECE: usize = 64 << 10;
 
 /// Which addresses are connected to.
-pub type Allowed = fn(IpAddr) -> bool;
+pub type AddressFilter = fn(IpAddr) -> bool;
 
 /// What a URL of HTTP has. Blocks until it is there, or until then.
 ///
 /// # Errors
 /// A server that cannot be reached, is at an address that is not allowed, or does not answer with a file of at most so many bytes.
-pub fn fetch(url: &str, most: usize, until: Instant, allowed: Allowed) -> Result<Vec<u8>, String> {
+pub fn fetch(url: &str, most: usize, until: Instant, allowed: AddressFilter) -> Result<Vec<u8>, String> {
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let config = ureq::Agent::config_builder()
         .max_redirects(MOST_REDIRECTS)
@@ -30,9 +30,9 @@ pub fn fetch(url: &str, most: usize, until: Instant, allowed: Allowed) -> Result
         .proxy(None)
         .user_agent(concat!("pumex/", env!("CARGO_PKG_VERSION")))
         .build();
-    let resolver = Guarded { usual: DefaultResolver::default(), allowed };
+    let resolver = GuardedResolver { usual: DefaultResolver::default(), allowed };
     let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), resolver);
-    let mut answer = agent.get(url).call().map_err(|e| failed(&e))?;
+    let mut answer = agent.get(url).call().map_err(|e| public_failure_text(&e))?;
     let status = answer.status().as_u16();
     if status != 200 {
         return Err(format!("expected the status 200 of its server, found {status}"));
@@ -69,7 +69,7 @@ fn late() -> String {
 }
 
 /// What of a failure those who asked may know.
-fn failed(error: &ureq::Error) -> String {
+fn public_failure_text(error: &ureq::Error) -> String {
     match error {
         ureq::Error::HostNotFound => "there is no such server".into(),
         ureq::Error::Other(refused) if refused.is::<NotPublic>() => refused.to_string(),
@@ -83,16 +83,16 @@ fn failed(error: &ureq::Error) -> String {
 
 /// Looks up names, and gives no address that is not allowed: what is connected to is what was looked at.
 #[derive(Debug)]
-struct Guarded {
+struct GuardedResolver {
     usual: DefaultResolver,
-    allowed: Allowed,
+    allowed: AddressFilter,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("its server is not at a public address")]
 struct NotPublic;
 
-impl Resolver for Guarded {
+impl Resolver for GuardedResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -286,7 +286,7 @@ mod tests {
         }
         // The first server may be asked, the second not.
         let first = serve(vec![answer(&format!("302 Found\r\nLocation: http://localhost:{port}/secret"), "")]);
-        let only_once: Allowed = |_| {
+        let only_once: AddressFilter = |_| {
             static ASKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             !ASKED.swap(true, std::sync::atomic::Ordering::SeqCst)
         };

@@ -1,17 +1,17 @@
 //! `/completion`: llama.cpp's own completions.
 
 use super::prompts;
-use crate::answers::{Answer, Answers};
-use crate::engine::{Event, Finish, FinishReason, Generate, Model, Phase, Piece, Prompt};
-use crate::errors::{Fault, Result, Shape};
+use crate::answers::{AnswerParts, Answers};
+use crate::engine::{Event, Finish, FinishReason, Generate, GeneratedToken, Model, Phase, Prompt};
+use crate::errors::{ErrorShape, RequestFault, Result};
 use crate::fields::Fields;
-use crate::flow::Flow;
 use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
+use crate::running_requests::Flow;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
-use crate::{known, logprobs, options};
+use crate::{known_fields, logprobs, options};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,7 +19,7 @@ use serde_json::{json, Map, Value};
 use std::sync::Arc;
 
 /// What the body says of the answer's form.
-pub(super) struct Form {
+pub(super) struct CompletionForm {
     model: String,
     tokens: bool,
     metered: bool,
@@ -41,7 +41,7 @@ pub(crate) async fn completion(
     let fields = Fields::of(&body)?;
     let prompts = prompts::read(&fields, "prompt")?;
     let each = prompts.list.into_iter().map(|(p, media)| Ok((generate(&fields, &caller, Prompt::Parts(p))?, media)));
-    let requests: Vec<(Generate, Media)> = each.collect::<Result<_>>()?;
+    let requests: Vec<(Generate, BodyMedia)> = each.collect::<Result<_>>()?;
     let model = app.model(fields.text("model")?).await?;
     let mut settled = Vec::new();
     for (mut request, media) in requests {
@@ -53,7 +53,7 @@ pub(crate) async fn completion(
 
 /// What a body asks for one prompt.
 pub(super) fn generate(fields: &Fields, caller: &Caller, prompt: Prompt) -> Result<Generate> {
-    known::check(fields, &known::COMPLETION)?;
+    known_fields::check(fields, &known_fields::COMPLETION)?;
     let mut request = Generate::new(prompt);
     options::read(fields, caller, &mut request)?;
     request.logprobs = fields.count("n_probs", 0..=options::TOP)?.filter(|n| *n > 0);
@@ -69,7 +69,7 @@ pub(super) async fn answer(
     listed: bool,
 ) -> Result<Response> {
     let first = requests.first();
-    let form = Form {
+    let form = CompletionForm {
         model: model.properties().name.clone(),
         tokens: fields.boolean("return_tokens")?.unwrap_or(false),
         metered: fields.boolean("timings_per_token")?.unwrap_or(false),
@@ -82,12 +82,12 @@ pub(super) async fn answer(
     let runs = requests.len();
     let flow = Flow::start(app, model, requests).await?;
     if streams {
-        return Ok(stream::response(app, flow, Pieces::new(form, runs), Format::ServerSent));
+        return Ok(stream::response(app, flow, CompletionStream::new(form, runs), Format::ServerSent));
     }
     let all = flow.collect().await?;
     let each = all.iter().enumerate().flat_map(|(run, answers)| {
         let form = &form;
-        answers.list.iter().enumerate().map(move |(i, answer)| form.selected(form.whole(run, i, answers, answer)))
+        answers.list.iter().enumerate().map(move |(i, answer)| form.select_fields(form.whole(run, i, answers, answer)))
     });
     let mut values: Vec<Value> = each.collect();
     let value = match (listed || values.len() > 1, values.pop()) {
@@ -97,16 +97,16 @@ pub(super) async fn answer(
     Ok(json(StatusCode::OK, &value))
 }
 
-impl Form {
-    fn probabilities<'a>(&self, tokens: impl Iterator<Item = &'a Piece>) -> Value {
+impl CompletionForm {
+    fn probabilities<'a>(&self, tokens: impl Iterator<Item = &'a GeneratedToken>) -> Value {
         match self.sampled {
-            true => tokens.map(logprobs::sampled).collect(),
+            true => tokens.map(logprobs::sampled_probability).collect(),
             false => tokens.map(logprobs::position).collect(),
         }
     }
 
     /// A finished answer.
-    fn whole(&self, run: usize, index: usize, answers: &Answers, answer: &Answer) -> Value {
+    fn whole(&self, run: usize, index: usize, answers: &Answers, answer: &AnswerParts) -> Value {
         let mut value = json!({"index": run * self.n + index, "content": answer.text()});
         let tokens: Vec<u32> = answer.tokens.iter().map(|(_, t)| t.id).collect();
         value["tokens"] = if self.tokens { tokens.into() } else { json!([]) };
@@ -147,7 +147,7 @@ impl Form {
     }
 
     /// Only the fields that were asked for, each under its whole pointer.
-    fn selected(&self, value: Value) -> Value {
+    fn select_fields(&self, value: Value) -> Value {
         if self.fields.is_empty() {
             return value;
         }
@@ -157,24 +157,24 @@ impl Form {
 }
 
 /// Writes pieces.
-struct Pieces {
-    form: Form,
+struct CompletionStream {
+    form: CompletionForm,
     /// By prompt.
     all: Vec<Answers>,
     meters: Vec<Meter>,
 }
 
-impl Pieces {
-    fn new(form: Form, runs: usize) -> Pieces {
+impl CompletionStream {
+    fn new(form: CompletionForm, runs: usize) -> CompletionStream {
         let all = (0..runs).map(|_| Answers::new(form.n)).collect();
         let meters = (0..runs * form.n).map(|_| Meter::new()).collect();
-        Pieces { form, all, meters }
+        CompletionStream { form, all, meters }
     }
 }
 
-impl Script for Pieces {
+impl Script for CompletionStream {
     fn event(&mut self, run: usize, event: Event, out: &mut Frames) {
-        let Pieces { form, all, meters } = self;
+        let CompletionStream { form, all, meters } = self;
         let answers = &mut all[run];
         match event {
             Event::Progress { total, cached, processed, ms } => {
@@ -204,7 +204,7 @@ impl Script for Pieces {
                 let slot = answers.slots.get(answer).copied().map_or(json!(-1), Value::from);
                 let mut value = json!({"index": run * form.n + answer, "content": "", "tokens": [], "id_slot": slot});
                 form.end(&mut value, answers, finish);
-                out.data(&form.selected(value));
+                out.data(&form.select_fields(value));
             }
             event => {
                 let first = run * form.n;
@@ -218,7 +218,7 @@ impl Script for Pieces {
 
     fn end(&mut self, _: &mut Frames) {}
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::OpenAi.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::OpenAi.body(fault));
     }
 }

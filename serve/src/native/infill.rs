@@ -19,11 +19,11 @@ pub(crate) async fn infill(
     let fields = Fields::of(&body)?;
     let mut extra = Vec::new();
     for file in fields.objects("input_extra")? {
-        extra.push((file.text("filename")?.map(String::from), file.required_text("text")?.to_string()));
+        extra.push((file.text("filename")?.map(String::from), file.require_text("text")?.to_string()));
     }
     let prompt = Prompt::Infill {
-        prefix: fields.required_text("input_prefix")?.to_string(),
-        suffix: fields.required_text("input_suffix")?.to_string(),
+        prefix: fields.require_text("input_prefix")?.to_string(),
+        suffix: fields.require_text("input_suffix")?.to_string(),
         prompt: fields.text("prompt")?.unwrap_or_default().to_string(),
         extra,
     };

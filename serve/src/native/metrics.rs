@@ -18,7 +18,7 @@ use std::time::UNIX_EPOCH;
 pub(crate) struct Before(Mutex<Vec<(String, Metrics)>>);
 
 /// One series and its help.
-struct Row {
+struct Series {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
@@ -34,7 +34,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
         return Err(unsupported("This server does not support metrics endpoint. Start it with `--metrics`"));
     }
     let asked = crate::http::query(&request, "model");
-    let model = app.loaded(asked.as_deref());
+    let model = app.find_loaded(asked.as_deref());
     let name = model.as_ref().map(|m| m.properties().name.clone());
     let adapters = model.as_ref().map(|m| m.adapters(&Holder::default())).unwrap_or_default();
     let now = match model {
@@ -61,7 +61,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
     if !now.draft_accepted_at.is_empty() {
         by_position(&mut text, &now);
     }
-    adapted(&mut text, &adapters);
+    write_adapters(&mut text, &adapters);
     histograms(&mut text, &app.latencies.snapshot(), &name);
     let started = app.started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     process(started).iter().for_each(|row| row.write(&mut text, ""));
@@ -71,23 +71,26 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
     Ok(response)
 }
 
-impl Row {
+impl Series {
     /// vLLM's series carry the model's name.
     fn write(&self, text: &mut String, model: &str) {
-        let Row { name, kind, help, value } = self;
-        let label =
-            if name.starts_with("vllm:") { format!("{{model_name=\"{}\"}}", escaped(model)) } else { String::new() };
+        let Series { name, kind, help, value } = self;
+        let label = if name.starts_with("vllm:") {
+            format!("{{model_name=\"{}\"}}", escape_label(model))
+        } else {
+            String::new()
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{label} {value}");
     }
 }
 
-fn escaped(label: &str) -> String {
+fn escape_label(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// As vLLM tells routers which adapters a server has at work; the value is the time.
-fn adapted(text: &mut String, adapters: &[Adapter]) {
+/// Writes which adapters are at work, in vLLM's form for routers; the value is the time.
+fn write_adapters(text: &mut String, adapters: &[Adapter]) {
     if adapters.is_empty() {
         return;
     }
@@ -96,7 +99,7 @@ fn adapted(text: &mut String, adapters: &[Adapter]) {
         stem.unwrap_or_default()
     };
     let running: Vec<String> = adapters.iter().filter(|adapter| adapter.scale != 0.0).map(stem).collect();
-    let (name, most, running) = ("vllm:lora_requests_info", adapters.len(), escaped(&running.join(",")));
+    let (name, most, running) = ("vllm:lora_requests_info", adapters.len(), escape_label(&running.join(",")));
     let labels = format!("max_lora=\"{most}\",running_lora_adapters=\"{running}\",waiting_lora_adapters=\"\"");
     let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
     let help = "Adapters that have an effect where requests name none.";
@@ -111,7 +114,7 @@ fn share(part: f64, whole: f64) -> f64 {
     }
 }
 
-fn rows(now: &Metrics, before: &Metrics, panics: u64) -> Vec<Row> {
+fn rows(now: &Metrics, before: &Metrics, panics: u64) -> Vec<Series> {
     // An engine that came up again counts from 0.
     let since = |now: u64, before: u64| now.saturating_sub(before) as f64;
     let spent = |now: f64, before: f64| (now - before).max(0.0);
@@ -123,8 +126,8 @@ fn rows(now: &Metrics, before: &Metrics, panics: u64) -> Vec<Row> {
     );
     let used = share(now.blocks_used as f64, now.blocks_total as f64);
     let n = |n: u64| n as f64;
-    let counter = |name, help, value| Row { name, kind: "counter", help, value };
-    let gauge = |name, help, value| Row { name, kind: "gauge", help, value };
+    let counter = |name, help, value| Series { name, kind: "counter", help, value };
+    let gauge = |name, help, value| Series { name, kind: "gauge", help, value };
     vec![
         counter("llamacpp:prompt_tokens_total", "Prompt tokens that were computed.", n(now.prompt_tokens)),
         counter(
@@ -182,8 +185,8 @@ fn rows(now: &Metrics, before: &Metrics, panics: u64) -> Vec<Row> {
 }
 
 /// What the process takes, under the names of Prometheus' own clients, as far as the system tells.
-fn process(started: u64) -> Vec<Row> {
-    let gauge = |name, help, value| Row { name, kind: "gauge", help, value };
+fn process(started: u64) -> Vec<Series> {
+    let gauge = |name, help, value| Series { name, kind: "gauge", help, value };
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let of = |key: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
@@ -212,10 +215,10 @@ fn by_position(text: &mut String, now: &Metrics) {
 
 /// Each under the name that vLLM's dashboards look for, and under OpenTelemetry's where that has one.
 fn histograms(text: &mut String, times: &Times, model: &str) {
-    let vllm = format!("model_name=\"{}\"", escaped(model));
+    let vllm = format!("model_name=\"{}\"", escape_label(model));
     let otel = format!(
         "gen_ai_request_model=\"{}\",gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"pumex\"",
-        escaped(model)
+        escape_label(model)
     );
     let all = [
         ("vllm:time_to_first_token_seconds", &vllm, &times.first_token, "Time to the first token in seconds."),

@@ -3,7 +3,7 @@
 use crate::engine::PromptPart;
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{Found, Media};
+use crate::media::{BodyMedia, BodyMedium};
 use crate::options;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) struct Prompts<'a> {
 }
 
 /// A prompt, and the media that stand in it where their marks are.
-pub(crate) type One<'a> = (Vec<PromptPart>, Media<'a>);
+pub(crate) type One<'a> = (Vec<PromptPart>, BodyMedia<'a>);
 
 /// Reads a field of texts and ids alone.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn texts(fields: &Fields, name: &str) -> Result<Vec<Vec<PromptPart>>>
 /// # Errors
 /// Another form; none at all.
 pub(crate) fn read<'a>(fields: &Fields<'a>, name: &str) -> Result<Prompts<'a>> {
-    let value = fields.required(name)?;
+    let value = fields.require(name)?;
     let Value::Array(items) = value else {
         return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
     };
@@ -52,12 +52,12 @@ pub(crate) fn read<'a>(fields: &Fields<'a>, name: &str) -> Result<Prompts<'a>> {
 
 /// One prompt.
 fn one<'a>(fields: &Fields<'a>, name: &str, value: &'a Value) -> Result<One<'a>> {
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let parts = parts(fields, name, value, &mut media)?;
     Ok((parts, media))
 }
 
-fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut Media<'a>) -> Result<Vec<PromptPart>> {
+fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut BodyMedia<'a>) -> Result<Vec<PromptPart>> {
     let expected = "a string, a list of ids and strings, or an object with prompt_string";
     match value {
         Value::String(text) => Ok(vec![PromptPart::Text(text.clone())]),
@@ -79,7 +79,7 @@ fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut Medi
             for (i, data) in data.iter().enumerate() {
                 let at = format!("{name}/multimodal_data/{i}");
                 let data_of = data.as_str().ok_or_else(|| fields.wrong(&at, "base64", data))?;
-                media.add(Found::either("media", fields.pointer(name), fields.pointer(&at), data_of));
+                media.add(BodyMedium::either("media", fields.pointer(name), fields.pointer(&at), data_of));
             }
             match (map.get("prompt_string"), map.get("content")) {
                 (Some(Value::String(text)), _) => Ok(vec![PromptPart::Text(text.clone())]),

@@ -1,7 +1,7 @@
 //! `/props`, and what routers ask for: `/server_info`, `/model_info`.
 
 use crate::engine::RefusalKind;
-use crate::engine::{ModelState, Offer, Properties, MEDIA_MARK};
+use crate::engine::{ModelProperties, ModelState, Offer, MEDIA_MARK};
 use crate::errors::{refusal, unsupported, Result};
 use crate::http::{json, query, App};
 use axum::extract::{Request, State};
@@ -11,10 +11,10 @@ use serde_json::{json, Value};
 use std::sync::Arc;
 
 /// What is known of the model that a request's query names, without waking it: of one that was never loaded, its offer alone.
-fn known(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
+fn model_properties(app: &App, request: &Request) -> Result<(Offer, Option<ModelProperties>)> {
     let name = query(request, "model").filter(|name| !name.is_empty());
     let offers = app.engine.offers();
-    let loaded = app.loaded(name.as_deref()).map(|model| model.properties().clone());
+    let loaded = app.find_loaded(name.as_deref()).map(|model| model.properties().clone());
     let named = |name: &str| offers.iter().find(|offer| offer.is_named(name));
     let only = || offers.first().filter(|_| offers.len() == 1 && app.engine.router().is_none());
     let offer = match (&loaded, name.as_deref()) {
@@ -29,9 +29,9 @@ fn known(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
     Ok((offer, properties))
 }
 
-/// Likewise, of a model that was loaded once.
-fn properties(app: &App, request: &Request) -> Result<Properties> {
-    let (_, properties) = known(app, request)?;
+/// What is known of the model that a request's query names, which was loaded once.
+fn properties(app: &App, request: &Request) -> Result<ModelProperties> {
+    let (_, properties) = model_properties(app, request)?;
     properties.ok_or_else(|| refusal(RefusalKind::Unavailable, "Loading model").into())
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn props(State(app): State<Arc<App>>, request: Request) -> Resu
             "model_alias": "pumex",
             "model_path": "none",
         }),
-        None => match known(&app, &request)? {
+        None => match model_properties(&app, &request)? {
             (offer, Some(properties)) => model_props(properties, offer.state),
             (_, None) if router.is_none() => return Err(refusal(RefusalKind::Unavailable, "Loading model").into()),
             (offer, None) => json!({
@@ -66,7 +66,7 @@ pub(crate) async fn props(State(app): State<Arc<App>>, request: Request) -> Resu
     Ok(json(StatusCode::OK, &value))
 }
 
-fn model_props(p: Properties, state: ModelState) -> Value {
+fn model_props(p: ModelProperties, state: ModelState) -> Value {
     json!({
         "default_generation_settings": {"params": p.default_settings, "n_ctx": p.n_ctx},
         "total_slots": p.n_slots,
@@ -103,7 +103,7 @@ pub(crate) async fn server_info(State(app): State<Arc<App>>, request: Request) -
     Ok(json(StatusCode::OK, &value))
 }
 
-/// Likewise.
+/// What sglang-router asks a server for.
 pub(crate) async fn model_info(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let p = properties(&app, &request)?;
     Ok(json(
@@ -113,7 +113,7 @@ pub(crate) async fn model_info(State(app): State<Arc<App>>, request: Request) ->
 }
 
 /// `meta` of a model in lists.
-pub(crate) fn meta(p: &Properties) -> Value {
+pub(crate) fn meta(p: &ModelProperties) -> Value {
     json!({
         "vocab_type": p.vocab_type,
         "n_vocab": p.n_vocab,

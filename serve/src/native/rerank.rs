@@ -20,8 +20,8 @@ pub(crate) async fn rerank(State(app): State<Arc<App>>, request: Request) -> Res
     let fields = Fields::of(&body)?;
     let plain = fields.value("texts").is_some();
     let name = if plain { "texts" } else { "documents" };
-    let query = fields.required_text("query")?.to_string();
-    fields.required(name)?;
+    let query = fields.require_text("query")?.to_string();
+    fields.require(name)?;
     if fields.list(name)?.is_none_or(<[Value]>::is_empty) {
         return Err(fields.refuse(name, "expected a list of texts, found an empty one"));
     }

@@ -1,7 +1,7 @@
 //! Models loaded and unloaded by name, and what happens to them: llama.cpp's router.
 
 use super::props::meta;
-use crate::engine::{Change, ModelState, RefusalKind};
+use crate::engine::{ModelChange, ModelState, RefusalKind};
 use crate::errors::{invalid, refusal, Result};
 use crate::fields::Fields;
 use crate::frames::{Format, Frames};
@@ -27,7 +27,7 @@ const WAITING: usize = 16;
 /// `POST /models/load`: begins to load a model; what comes of it is told by `GET /models/sse` and `GET /models`.
 pub(crate) async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
-    let name = Fields::of(&body)?.required_text("model")?.to_string();
+    let name = Fields::of(&body)?.require_text("model")?.to_string();
     app.ready()?;
     let offers = app.engine.offers();
     let offer = offers.iter().find(|offer| offer.is_named(&name));
@@ -47,7 +47,7 @@ pub(crate) async fn load(State(app): State<Arc<App>>, request: Request) -> Resul
 /// `POST /models/unload`: returns when its requests are over and it is unloaded.
 pub(crate) async fn unload(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
-    let name = Fields::of(&body)?.required_text("model")?.to_string();
+    let name = Fields::of(&body)?.require_text("model")?.to_string();
     let (engine, asked) = (app.engine.clone(), name.clone());
     match blocking(move || engine.unload(&asked)).await? {
         true => Ok(json(StatusCode::OK, &json!({"success": true}))),
@@ -58,7 +58,7 @@ pub(crate) async fn unload(State(app): State<Arc<App>>, request: Request) -> Res
 /// `POST /models`: begins to fetch a model of the Hub into the server's folder.
 pub(crate) async fn fetch(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
-    let name = Fields::of(&body)?.required_text("model")?;
+    let name = Fields::of(&body)?.require_text("model")?;
     // A user's repository without a host is the Hub's here.
     let hub = name.split_once('/').is_some_and(|(user, _)| !user.contains(['.', ':']));
     library::fetches(&app, if hub { format!("hf.co/{name}") } else { name.to_string() })?;
@@ -77,7 +77,7 @@ pub(crate) async fn remove(State(app): State<Arc<App>>, request: Request) -> Res
 pub(crate) async fn events(State(app): State<Arc<App>>) -> Response {
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::spawn(tell(app.clone(), app.engine.changes(), sender));
-    let mut response = Response::new(Body::new(Told(receiver)));
+    let mut response = Response::new(Body::new(EventBody(receiver)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, Format::ServerSent.media());
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -85,7 +85,7 @@ pub(crate) async fn events(State(app): State<Arc<App>>) -> Response {
     response
 }
 
-async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc::Sender<Bytes>) {
+async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<ModelChange>, to: mpsc::Sender<Bytes>) {
     let mut pause = tokio::time::interval(app.settings.limits.ping);
     let mut frames = Frames::new(Format::ServerSent);
     loop {
@@ -93,7 +93,7 @@ async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc:
             change = changes.recv() => match change {
                 Ok(change) => frames.data(&event(change)),
                 // What a listener missed, the list of models tells.
-                Err(RecvError::Lagged(_)) => frames.data(&event(Change::Reloaded)),
+                Err(RecvError::Lagged(_)) => frames.data(&event(ModelChange::Reloaded)),
                 Err(RecvError::Closed) => return,
             },
             // The first one comes at once, and with it the headers.
@@ -109,9 +109,9 @@ async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc:
 }
 
 /// A change in llama.cpp's words.
-fn event(change: Change) -> Value {
+fn event(change: ModelChange) -> Value {
     match change {
-        Change::State { model, state, failure, properties } => {
+        ModelChange::State { model, state, failure, properties } => {
             let mut data = status(state, failure.as_deref());
             data["status"] = data["value"].take();
             data.as_object_mut().map(|data| data.remove("value"));
@@ -120,8 +120,8 @@ fn event(change: Change) -> Value {
             }
             json!({"model": model, "event": "model_status", "data": data})
         }
-        Change::Removed { model } => json!({"model": model, "event": "model_remove"}),
-        Change::Reloaded => json!({"model": "*", "event": "models_reload"}),
+        ModelChange::Removed { model } => json!({"model": model, "event": "model_remove"}),
+        ModelChange::Reloaded => json!({"model": "*", "event": "models_reload"}),
     }
 }
 
@@ -140,9 +140,9 @@ pub(crate) fn status(state: ModelState, failure: Option<&str>) -> Value {
 }
 
 /// Bytes as they come.
-pub(crate) struct Told(pub mpsc::Receiver<Bytes>);
+pub(crate) struct EventBody(pub mpsc::Receiver<Bytes>);
 
-impl http_body::Body for Told {
+impl http_body::Body for EventBody {
     type Data = Bytes;
     type Error = Infallible;
 

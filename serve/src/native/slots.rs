@@ -1,6 +1,6 @@
 //! `/slots`: what each slot does, and its contents saved, restored or erased.
 
-use crate::engine::{Holder, Model, RefusalKind, Slot};
+use crate::engine::{Holder, Model, RefusalKind, SlotStatus};
 use crate::errors::{refusal, unsupported, Result};
 use crate::fields::Fields;
 use crate::http::{json, query, read, App, Caller};
@@ -12,7 +12,7 @@ use serde_json::{json, Value};
 use std::sync::Arc;
 use std::time::Instant;
 
-fn allowed(app: &App) -> Result<()> {
+fn check_allowed(app: &App) -> Result<()> {
     match app.settings.slots {
         true => Ok(()),
         false => Err(unsupported("This server does not support slots endpoint. Start it with `--slots`")),
@@ -25,9 +25,9 @@ pub(crate) async fn slots(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response> {
-    allowed(&app)?;
+    check_allowed(&app)?;
     let whose = caller.holder(&app);
-    let model = app.loaded(query(&request, "model").as_deref());
+    let model = app.find_loaded(query(&request, "model").as_deref());
     let slots = model.map(|m| m.slots(&whose)).unwrap_or_default();
     if query(&request, "fail_on_no_slot").is_some() && slots.iter().all(|s| s.busy) {
         return Err(refusal(RefusalKind::Unavailable, "no slot available").into());
@@ -35,7 +35,7 @@ pub(crate) async fn slots(
     Ok(json(StatusCode::OK, &slots.iter().map(slot).collect::<Value>()))
 }
 
-fn slot(s: &Slot) -> Value {
+fn slot(s: &SlotStatus) -> Value {
     let remaining = match (s.busy, s.remaining) {
         (true, Some(n)) => n as i64,
         _ => -1,
@@ -68,7 +68,7 @@ pub(crate) async fn act(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {
-    allowed(&app)?;
+    check_allowed(&app)?;
     let whose = caller.holder(&app);
     let slot: usize = id.parse().map_err(|_| crate::errors::invalid("", "Invalid slot ID"))?;
     let action = query(&request, "action").unwrap_or_default();
@@ -77,7 +77,7 @@ pub(crate) async fn act(
         "save" | "restore" => {
             let body = read(&app, request).await?;
             let fields = Fields::of(&body)?;
-            (app.model(fields.text("model")?).await?, fields.required_text("filename")?.to_string())
+            (app.model(fields.text("model")?).await?, fields.require_text("filename")?.to_string())
         }
         "erase" => (app.model(query(&request, "model").as_deref()).await?, String::new()),
         _ => return Err(crate::errors::invalid("action", "action: expected one of save, restore, erase")),

@@ -3,7 +3,7 @@
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{json, read, App};
-use crate::media::Media;
+use crate::media::BodyMedia;
 use crate::openai::messages;
 use crate::options;
 use axum::extract::{Request, State};
@@ -63,7 +63,7 @@ pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) ->
 pub(crate) async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut chat = messages::chat(&fields, app.settings.prefills, &mut media)?;
     let model = app.model(fields.text("model")?).await?;
     media.bring(&app, model.properties(), &mut chat).await?;

@@ -1,17 +1,17 @@
 //! `/api/chat`.
 
-use super::lines::{Frame, Kind, Lines};
+use super::lines::{LineFrame, LineShape, OllamaLines};
 use super::request;
+use crate::context_fit::fitting;
 use crate::engine::{Chat, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::fitting::fitting;
-use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
+use crate::media::BodyMedia;
 use crate::openai::tools::check_function;
-use crate::{known, stream};
+use crate::running_requests::Flow;
+use crate::{known_fields, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -28,16 +28,17 @@ pub(crate) async fn chat(
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &known::OLLAMA_CHAT)?;
+    known_fields::check(&fields, &known_fields::OLLAMA_CHAT)?;
     let mut request = request::generate(&fields, &caller)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut conversation = conversation(&fields, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
-    let mut frame = Frame { kind: Kind::Chat, model: String::new(), begun, probabilities: request.logprobs.is_some() };
+    let mut frame =
+        LineFrame { kind: LineShape::Chat, model: String::new(), begun, probabilities: request.logprobs.is_some() };
     if conversation.messages.is_empty() {
         let (name, reason) = request::load(&app, &fields).await?;
         frame.model = name;
-        return Ok(json(StatusCode::OK, &frame.loaded(reason)));
+        return Ok(json(StatusCode::OK, &frame.load_line(reason)));
     }
     let model = app.model(fields.text("model")?).await?;
     frame.model = model.properties().name.clone();
@@ -50,13 +51,13 @@ pub(crate) async fn chat(
     let flow = Flow::start(&app, model, vec![request]).await?;
     request::unload_behind(&app, &fields)?;
     if streams {
-        return Ok(stream::response(&app, flow, Lines::new(frame), Format::Lines));
+        return Ok(stream::response(&app, flow, OllamaLines::new(frame), Format::Lines));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
     Ok(json(StatusCode::OK, &frame.whole(&answer)))
 }
 
-fn conversation<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
+fn conversation<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Chat> {
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
         messages.push(self::message(&message, media)?);
@@ -81,9 +82,9 @@ fn conversation<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> 
 }
 
 /// A message in OpenAI's shape: arguments become text, `thinking` and `tool_name` take their other names.
-fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+fn message<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
     let content = request::images(fields, media)? + fields.text("content")?.unwrap_or_default();
-    let mut message = json!({"role": fields.required_text("role")?, "content": content});
+    let mut message = json!({"role": fields.require_text("role")?, "content": content});
     if let Some(thinking) = fields.text("thinking")? {
         message["reasoning_content"] = thinking.into();
     }
@@ -99,7 +100,7 @@ fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
         let arguments =
             function.object("arguments")?.map_or_else(|| "{}".into(), |a| Value::Object(a.map().clone()).to_string());
         let id = call.text("id")?.map_or_else(|| format!("call_{i}"), String::from);
-        let function = json!({"name": function.required_text("name")?, "arguments": arguments});
+        let function = json!({"name": function.require_text("name")?, "arguments": arguments});
         calls.push(json!({"id": id, "type": "function", "function": function}));
     }
     if !calls.is_empty() {

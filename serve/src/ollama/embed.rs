@@ -4,9 +4,9 @@ use crate::engine::Embed;
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{json, read, App};
-use crate::known;
+use crate::known_fields;
 use crate::native::prompts;
-use crate::openai::embeddings::{embedded, shortened};
+use crate::openai::embeddings::{embedded, shorten_vector};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,7 +19,7 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &[known::EMBED])?;
+    known_fields::check(&fields, &[known_fields::EMBED])?;
     let inputs = match fields.value("input") {
         // Loads the model.
         Some(Value::Array(items)) if items.is_empty() => Vec::new(),
@@ -35,7 +35,9 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
         false => embedded(&app, model, embed).await?,
     };
     let tokens: usize = embedded.iter().map(|e| e.tokens).sum();
-    let first = |e: crate::engine::Embedded| shortened(e.vectors.into_iter().next().unwrap_or_default(), dimensions);
+    let first = |e: crate::engine::EmbeddingResult| {
+        shorten_vector(e.vectors.into_iter().next().unwrap_or_default(), dimensions)
+    };
     let vectors = embedded.into_iter().map(first).collect::<Result<Vec<_>>>()?;
     let value = json!({
         "model": name,

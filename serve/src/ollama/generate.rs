@@ -1,15 +1,15 @@
 //! `/api/generate`.
 
-use super::lines::{Frame, Kind, Lines};
+use super::lines::{LineFrame, LineShape, OllamaLines};
 use super::request;
 use crate::engine::{Chat, Prompt, PromptPart};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
-use crate::{known, stream};
+use crate::media::BodyMedia;
+use crate::running_requests::Flow;
+use crate::{known_fields, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -26,17 +26,17 @@ pub(crate) async fn generate(
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &known::GENERATE)?;
+    known_fields::check(&fields, &known_fields::GENERATE)?;
     let mut request = request::generate(&fields, &caller)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let prompt = prompt(&fields, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
     let mut frame =
-        Frame { kind: Kind::Generate, model: String::new(), begun, probabilities: request.logprobs.is_some() };
+        LineFrame { kind: LineShape::Generate, model: String::new(), begun, probabilities: request.logprobs.is_some() };
     let Some(prompt) = prompt else {
         let (name, reason) = request::load(&app, &fields).await?;
         frame.model = name;
-        return Ok(json(StatusCode::OK, &frame.loaded(reason)));
+        return Ok(json(StatusCode::OK, &frame.load_line(reason)));
     };
     request.prompt = prompt;
     let model = app.model(fields.text("model")?).await?;
@@ -45,14 +45,14 @@ pub(crate) async fn generate(
     let flow = Flow::start(&app, model, vec![request]).await?;
     request::unload_behind(&app, &fields)?;
     if streams {
-        return Ok(stream::response(&app, flow, Lines::new(frame), Format::Lines));
+        return Ok(stream::response(&app, flow, OllamaLines::new(frame), Format::Lines));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
     Ok(json(StatusCode::OK, &frame.whole(&answer)))
 }
 
 /// The prompt: raw text, a gap before a suffix, or a user's message; none where there is no text.
-fn prompt<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<Prompt>> {
+fn prompt<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Option<Prompt>> {
     let marks = request::images(fields, media)?;
     let text = fields.text("prompt")?.unwrap_or_default();
     let suffix = fields.text("suffix")?.unwrap_or_default();

@@ -1,12 +1,12 @@
 //! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: files of models, where the server has a folder of them.
 
-use crate::engine::{Fetched, Library, Refusal, RefusalKind};
+use crate::engine::{FetchedModel, Library, Refusal, RefusalKind};
 use crate::errors::{refusal, unsupported, Result};
 use crate::fields::Fields;
 use crate::frames::{Format, Frames};
 use crate::http::{blocking, json, read, App};
-use crate::known::{self, COPY, CREATE, PULL};
-use crate::native::router::Told;
+use crate::known_fields::{self, COPY, CREATE, PULL};
+use crate::native::router::EventBody;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{header, StatusCode};
@@ -46,11 +46,11 @@ fn library(app: &App) -> Result<Arc<dyn Library>> {
 }
 
 /// A model's name, by the one field or the other.
-fn named<'a>(fields: &Fields<'a>) -> Result<&'a str> {
+fn model_name<'a>(fields: &Fields<'a>) -> Result<&'a str> {
     let (model, name) = (fields.text("model")?, fields.text("name")?);
     match model.or(name).filter(|name| !name.is_empty()) {
         Some(name) => Ok(name),
-        None => fields.required_text("model"),
+        None => fields.require_text("model"),
     }
 }
 
@@ -58,13 +58,13 @@ fn named<'a>(fields: &Fields<'a>) -> Result<&'a str> {
 pub(crate) async fn pull(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &[PULL])?;
+    known_fields::check(&fields, &[PULL])?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
-    let name = named(&fields)?.to_string();
+    let name = model_name(&fields)?.to_string();
     let library = library(&app)?;
     app.ready()?;
     let engine = app.engine.clone();
-    let work = move |tell: &mut dyn FnMut(Fetched) -> bool| {
+    let work = move |tell: &mut dyn FnMut(FetchedModel) -> bool| {
         library.pull(&name, tell)?;
         engine.rescan(false);
         Ok::<_, Refusal>(())
@@ -81,7 +81,7 @@ pub(crate) async fn pull(State(app): State<Arc<App>>, request: Request) -> Resul
 /// Does the work, and writes a line for each step of it.
 fn tell(
     sender: &mpsc::Sender<Bytes>,
-    work: impl FnOnce(&mut dyn FnMut(Fetched) -> bool) -> std::result::Result<(), Refusal>,
+    work: impl FnOnce(&mut dyn FnMut(FetchedModel) -> bool) -> std::result::Result<(), Refusal>,
 ) {
     let mut frames = Frames::new(Format::Lines);
     let mut send = |value: &Value| {
@@ -90,7 +90,7 @@ fn tell(
     };
     send(&json!({"status": "pulling manifest"}));
     let (mut told, mut last) = (Instant::now(), None);
-    let done = work(&mut |fetched: Fetched| {
+    let done = work(&mut |fetched: FetchedModel| {
         let same = last.as_ref() == Some(&fetched.file);
         if same && told.elapsed() < PAUSE && fetched.done < fetched.total {
             return !sender.is_closed();
@@ -110,7 +110,7 @@ fn tell(
 }
 
 /// A line of how far a file is; clients know files by their digests, which is the name's here.
-fn progress(fetched: &Fetched) -> Value {
+fn progress(fetched: &FetchedModel) -> Value {
     let digest: String = Sha256::digest(fetched.file.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
     json!({
         "status": format!("pulling {}", fetched.file),
@@ -121,7 +121,7 @@ fn progress(fetched: &Fetched) -> Value {
 }
 
 fn lines(receiver: mpsc::Receiver<Bytes>) -> Response {
-    let mut response = Response::new(Body::new(Told(receiver)));
+    let mut response = Response::new(Body::new(EventBody(receiver)));
     response.headers_mut().insert(header::CONTENT_TYPE, Format::Lines.media());
     response
 }
@@ -130,7 +130,7 @@ fn lines(receiver: mpsc::Receiver<Bytes>) -> Response {
 pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &[CREATE])?;
+    known_fields::check(&fields, &[CREATE])?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
     let mut said = Map::new();
     for key in ["system", "license"] {
@@ -148,8 +148,8 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Res
         said.insert("parameters".into(), Value::Object(parameters.map().clone()));
     }
     let from = fields.text("from")?;
-    let name = named(&fields)?.to_string();
-    let from = from.map_or_else(|| fields.required_text("from"), Ok)?.to_string();
+    let name = model_name(&fields)?.to_string();
+    let from = from.map_or_else(|| fields.require_text("from"), Ok)?.to_string();
     let library = library(&app)?;
     let engine = app.engine.clone();
     blocking(move || {
@@ -171,10 +171,10 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Res
 pub(crate) async fn copy(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &[COPY])?;
+    known_fields::check(&fields, &[COPY])?;
     let (from, to) = (fields.text("source")?, fields.text("destination")?);
-    let from = from.map_or_else(|| fields.required_text("source"), Ok)?.to_string();
-    let to = to.map_or_else(|| fields.required_text("destination"), Ok)?.to_string();
+    let from = from.map_or_else(|| fields.require_text("source"), Ok)?.to_string();
+    let to = to.map_or_else(|| fields.require_text("destination"), Ok)?.to_string();
     let library = library(&app)?;
     let engine = app.engine.clone();
     blocking(move || {
@@ -189,7 +189,7 @@ pub(crate) async fn copy(State(app): State<Arc<App>>, request: Request) -> Resul
 /// `DELETE /api/delete`: returns when the model's requests are over and its files are gone.
 pub(crate) async fn delete(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
-    let name = named(&Fields::of(&body)?)?.to_string();
+    let name = model_name(&Fields::of(&body)?)?.to_string();
     removed(&app, name).await?;
     Ok(Response::new(Body::empty()))
 }

@@ -1,8 +1,8 @@
 //! Answers as Ollama writes them: whole, or a line for each piece.
 
-use crate::answers::{Answer, Block};
+use crate::answers::{AnswerBlock, AnswerParts};
 use crate::engine::{Event, Finish, FinishReason, Phase};
-use crate::errors::{Fault, Shape};
+use crate::errors::{ErrorShape, RequestFault};
 use crate::frames::Frames;
 use crate::stream::Script;
 use crate::{id, logprobs};
@@ -11,30 +11,30 @@ use std::time::Instant;
 
 /// Which endpoint's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineShape {
     Chat,
     Generate,
 }
 
 /// What all lines share.
-pub(super) struct Frame {
-    pub kind: Kind,
+pub(super) struct LineFrame {
+    pub kind: LineShape,
     pub model: String,
     /// When the request came.
     pub begun: Instant,
     pub probabilities: bool,
 }
 
-impl Frame {
+impl LineFrame {
     /// A line with some text.
     pub fn line(&self, text: &str, thinking: &str, calls: Vec<Value>) -> Value {
         let mut value = json!({"model": self.model, "created_at": id::date(id::seconds())});
         let holder = match self.kind {
-            Kind::Generate => {
+            LineShape::Generate => {
                 value["response"] = text.into();
                 &mut value
             }
-            Kind::Chat => {
+            LineShape::Chat => {
                 value["message"] = json!({"role": "assistant", "content": text});
                 &mut value["message"]
             }
@@ -67,7 +67,7 @@ impl Frame {
     }
 
     /// An answer in one line.
-    pub fn whole(&self, answer: &Answer) -> Value {
+    pub fn whole(&self, answer: &AnswerParts) -> Value {
         let calls = answer.blocks.iter().filter_map(call).collect();
         let mut value = self.line(&answer.text(), &answer.reasoning(), calls);
         if self.probabilities {
@@ -80,7 +80,7 @@ impl Frame {
     }
 
     /// The line for a model that is loaded or unloaded.
-    pub fn loaded(&self, reason: &str) -> Value {
+    pub fn load_line(&self, reason: &str) -> Value {
         let mut value = self.line("", "", Vec::new());
         value["done"] = true.into();
         value["done_reason"] = reason.into();
@@ -89,23 +89,23 @@ impl Frame {
 }
 
 /// A call, whose arguments are an object here.
-fn call(block: &Block) -> Option<Value> {
-    let Block::Call { id, name, arguments } = block else { return None };
+fn call(block: &AnswerBlock) -> Option<Value> {
+    let AnswerBlock::Call { id, name, arguments } = block else { return None };
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
     Some(json!({"id": id, "function": {"name": name, "arguments": arguments}}))
 }
 
 /// Writes lines.
-pub(super) struct Lines {
-    frame: Frame,
-    answer: Answer,
+pub(super) struct OllamaLines {
+    frame: LineFrame,
+    answer: AnswerParts,
     /// Calls that were sent: each is, as soon as the next thing begins.
     sent: usize,
 }
 
-impl Lines {
-    pub fn new(frame: Frame) -> Lines {
-        Lines { frame, answer: Answer::default(), sent: 0 }
+impl OllamaLines {
+    pub fn new(frame: LineFrame) -> OllamaLines {
+        OllamaLines { frame, answer: AnswerParts::default(), sent: 0 }
     }
 
     /// Sends the calls that are over: all but the last block, or that too.
@@ -118,7 +118,7 @@ impl Lines {
     }
 }
 
-impl Script for Lines {
+impl Script for OllamaLines {
     fn event(&mut self, _run: usize, event: Event, out: &mut Frames) {
         match &event {
             Event::Finished { finish, .. } => {
@@ -156,7 +156,7 @@ impl Script for Lines {
 
     fn end(&mut self, _: &mut Frames) {}
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::Ollama.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::Ollama.body(fault));
     }
 }

@@ -1,6 +1,6 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
 
-use crate::engine::{ModelState, Offer, Properties, RefusalKind};
+use crate::engine::{ModelProperties, ModelState, Offer, RefusalKind};
 use crate::errors::{refusal, Result};
 use crate::fields::Fields;
 use crate::http::{json, read, App};
@@ -22,15 +22,15 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Response> {
         engine.rescan(false);
         Ok(engine.offers())
     });
-    let models: Value = offers.await?.iter().map(listed).collect();
+    let models: Value = offers.await?.iter().map(model_list).collect();
     Ok(json(StatusCode::OK, &json!({ "models": models })))
 }
 
-/// Those that are loaded.
+/// Answers `/api/ps`: the models that are loaded.
 pub(crate) async fn ps(State(app): State<Arc<App>>) -> Result<Response> {
     let offers = app.engine.offers();
     let models = offers.iter().filter(|o| o.state == ModelState::Loaded).map(|offer| {
-        let mut model = listed(offer);
+        let mut model = model_list(offer);
         model["expires_at"] = id::date(id::seconds() + STAYS).into();
         model["size_vram"] = offer.properties.as_ref().map_or(0, |p| p.n_bytes).into();
         model["context_length"] = offer.properties.as_ref().map_or(0, |p| p.n_ctx).into();
@@ -45,7 +45,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
     let fields = Fields::of(&body)?;
     let name = match fields.text("name")? {
         Some(name) => name,
-        None => fields.required_text("model")?,
+        None => fields.require_text("model")?,
     };
     let offers = app.engine.offers();
     let known = |n: &str| offers.iter().find(|offer| offer.is_named(n));
@@ -73,7 +73,7 @@ pub(crate) async fn version() -> Result<Response> {
     Ok(json(StatusCode::OK, &json!({ "version": INTERFACE })))
 }
 
-fn listed(offer: &Offer) -> Value {
+fn model_list(offer: &Offer) -> Value {
     // Files of gigabytes are not read for this: a name's digest tells models apart as well.
     let digest: String = Sha256::digest(offer.name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
     json!({
@@ -86,7 +86,7 @@ fn listed(offer: &Offer) -> Value {
     })
 }
 
-fn details(p: Option<&Properties>) -> Value {
+fn details(p: Option<&ModelProperties>) -> Value {
     let family = p.map_or("", |p| p.architecture.as_str());
     json!({
         "parent_model": "",
@@ -107,7 +107,7 @@ fn count(n: u64) -> String {
     }
 }
 
-fn capabilities(p: &Properties) -> Vec<&'static str> {
+fn capabilities(p: &ModelProperties) -> Vec<&'static str> {
     if p.embeds.is_some() {
         return vec!["embedding"];
     }

@@ -4,7 +4,7 @@ use crate::engine::{Constraint, Generate, Prompt, Reasoning, MEDIA_MARK};
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{App, Caller};
-use crate::media::{Found, Media};
+use crate::media::{BodyMedia, BodyMedium};
 use crate::options;
 use serde_json::{json, Map, Value};
 use std::sync::Arc;
@@ -67,13 +67,13 @@ pub(super) fn think(fields: &Fields) -> Result<(Reasoning, Map<String, Value>)> 
 }
 
 /// Finds `images`, which stand before the text that they come with: gives their marks.
-pub(super) fn images<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
+pub(super) fn images<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<String> {
     const NAME: &str = "images";
     let list = fields.list(NAME)?.unwrap_or_default();
     for (i, image) in list.iter().enumerate() {
         let at = format!("{NAME}/{i}");
         let Value::String(data) = image else { return Err(fields.wrong(&at, "base64", image)) };
-        media.add(Found::either("image", fields.pointer(NAME), fields.pointer(&at), data));
+        media.add(BodyMedium::either("image", fields.pointer(NAME), fields.pointer(&at), data));
     }
     Ok(MEDIA_MARK.repeat(list.len()))
 }

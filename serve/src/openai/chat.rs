@@ -1,17 +1,17 @@
 //! `/v1/chat/completions`.
 
-use super::chunks::{Chunks, Frame, Says};
+use super::chunks::{ChunkFrame, Chunks, Says};
 use super::usage::usage;
 use super::{functions, messages};
-use crate::answers::{Answer, Answers, Block};
+use crate::answers::{AnswerBlock, AnswerParts, Answers};
 use crate::engine::{Generate, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
-use crate::{id, known, logprobs, options, stream, timings};
+use crate::media::BodyMedia;
+use crate::running_requests::Flow;
+use crate::{id, known_fields, logprobs, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -29,7 +29,7 @@ pub(crate) async fn chat(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut request = generate(&fields, &caller, app.settings.prefills, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let with_usage = match fields.object("stream_options")? {
@@ -42,7 +42,7 @@ pub(crate) async fn chat(
     let old = functions::are_given(&fields);
     let model = app.model(fields.text("model")?).await?;
     media.settle(&app, model.properties(), &mut request.prompt).await?;
-    let frame = Frame::new("chatcmpl-", &app, &model.properties().name);
+    let frame = ChunkFrame::new("chatcmpl-", &app, &model.properties().name);
     if fields.boolean("reasoning_control")?.unwrap_or(false) {
         request.end_reasoning = Some(app.controls.add(&frame.id, caller.key));
     }
@@ -53,15 +53,15 @@ pub(crate) async fn chat(
         return Ok(stream::response(&app, flow, chunks, Format::ServerSent));
     }
     let answers = flow.collect().await?.pop().unwrap_or_default();
-    Ok(json(StatusCode::OK, &whole(&frame, &answers, (probabilities, verbose, old))))
+    Ok(json(StatusCode::OK, &whole(&frame, &answers, Extras { probabilities, verbose, legacy: old })))
 }
 
 /// What a body asks for.
 ///
 /// # Errors
 /// A field of a wrong type, shape or range.
-fn generate<'a>(fields: &Fields<'a>, caller: &Caller, prefills: bool, media: &mut Media<'a>) -> Result<Generate> {
-    known::check(fields, &known::CHAT)?;
+fn generate<'a>(fields: &Fields<'a>, caller: &Caller, prefills: bool, media: &mut BodyMedia<'a>) -> Result<Generate> {
+    known_fields::check(fields, &known_fields::CHAT)?;
     let chat = messages::chat(fields, prefills, media)?;
     let tools = !chat.tools.is_empty();
     let mut request = Generate::new(Prompt::Chat(chat));
@@ -85,8 +85,20 @@ fn probabilities(fields: &Fields) -> Result<Option<usize>> {
     }
 }
 
+/// What a whole answer has beside its messages.
+#[derive(Clone, Copy, Debug)]
+struct Extras {
+    /// Log-probabilities of its ids.
+    probabilities: bool,
+    /// The prompt and the settings, under `__verbose`.
+    verbose: bool,
+    /// Calls as `function_call`, the older shape.
+    legacy: bool,
+}
+
 /// The answer as a whole.
-fn whole(frame: &Frame, answers: &Answers, (probabilities, verbose, old): (bool, bool, bool)) -> Value {
+fn whole(frame: &ChunkFrame, answers: &Answers, extras: Extras) -> Value {
+    let Extras { probabilities, verbose, legacy: old } = extras;
     let choices: Vec<Value> = answers.list.iter().enumerate().map(|(i, a)| choice(i, a, probabilities, old)).collect();
     let mut value = frame.object("chat.completion", choices);
     value["usage"] = usage(std::iter::once(answers.list.iter().filter_map(|a| a.finish.as_ref()).collect()));
@@ -99,7 +111,7 @@ fn whole(frame: &Frame, answers: &Answers, (probabilities, verbose, old): (bool,
     value
 }
 
-fn choice(index: usize, answer: &Answer, probabilities: bool, old: bool) -> Value {
+fn choice(index: usize, answer: &AnswerParts, probabilities: bool, old: bool) -> Value {
     let mut choice = json!({
         "finish_reason": functions::reason_of(&answer.reason(), old),
         "index": index,
@@ -107,7 +119,7 @@ fn choice(index: usize, answer: &Answer, probabilities: bool, old: bool) -> Valu
         "logprobs": null,
     });
     if old {
-        functions::aged(&mut choice["message"]);
+        functions::to_legacy_function_call(&mut choice["message"]);
     }
     if probabilities {
         let content: Vec<Value> = answer.text_tokens().map(logprobs::position).collect();
@@ -117,7 +129,7 @@ fn choice(index: usize, answer: &Answer, probabilities: bool, old: bool) -> Valu
 }
 
 /// An answer as the message that it is.
-pub(crate) fn message(answer: &Answer) -> Value {
+pub(crate) fn message(answer: &AnswerParts) -> Value {
     let (text, reasoning) = (answer.text(), answer.reasoning());
     let calls: Vec<Value> = answer.blocks.iter().filter_map(call).collect();
     let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::String(text) };
@@ -131,8 +143,8 @@ pub(crate) fn message(answer: &Answer) -> Value {
     message
 }
 
-fn call(block: &Block) -> Option<Value> {
-    let Block::Call { id, name, arguments } = block else { return None };
+fn call(block: &AnswerBlock) -> Option<Value> {
+    let AnswerBlock::Call { id, name, arguments } = block else { return None };
     Some(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}))
 }
 
@@ -140,7 +152,7 @@ fn call(block: &Block) -> Option<Value> {
 pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut chat = messages::chat(&fields, app.settings.prefills, &mut media)?;
     let model = app.model(fields.text("model")?).await?;
     media.bring(&app, model.properties(), &mut chat).await?;
@@ -149,9 +161,9 @@ pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) 
 }
 
 /// A new name for an answer and what all its parts share.
-impl Frame {
-    pub fn new(prefix: &str, app: &App, model: &str) -> Frame {
-        Frame {
+impl ChunkFrame {
+    pub fn new(prefix: &str, app: &App, model: &str) -> ChunkFrame {
+        ChunkFrame {
             id: id::new(prefix),
             created: id::seconds(),
             model: model.to_string(),

@@ -3,7 +3,7 @@
 use super::functions;
 use super::usage::usage;
 use crate::engine::{Event, Finish, Phase};
-use crate::errors::{Fault, Shape};
+use crate::errors::{ErrorShape, RequestFault};
 use crate::frames::Frames;
 use crate::logprobs;
 use crate::stream::Script;
@@ -11,14 +11,14 @@ use crate::timings::{self, Meter};
 use serde_json::{json, Value};
 
 /// What all parts of an answer share.
-pub(crate) struct Frame {
+pub(crate) struct ChunkFrame {
     pub id: String,
     pub created: u64,
     pub model: String,
     pub fingerprint: String,
 }
 
-impl Frame {
+impl ChunkFrame {
     /// A part, or the whole.
     pub fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
         json!({
@@ -34,8 +34,8 @@ impl Frame {
 
 /// Writes chunks.
 pub(super) struct Chunks {
-    frame: Frame,
-    /// Of each answer, whether its first chunk was sent.
+    frame: ChunkFrame,
+    /// For each answer, whether its first chunk was sent.
     begun: Vec<bool>,
     finishes: Vec<Finish>,
     meters: Vec<Meter>,
@@ -54,7 +54,7 @@ pub(super) struct Says {
 }
 
 impl Chunks {
-    pub fn new(frame: Frame, answers: usize, says: Says) -> Chunks {
+    pub fn new(frame: ChunkFrame, answers: usize, says: Says) -> Chunks {
         Chunks {
             frame,
             begun: vec![false; answers],
@@ -88,7 +88,7 @@ impl Chunks {
         let times = self.meters.get_mut(answer).map(|m| m.note(event));
         let mut choice = json!({"finish_reason": null, "index": answer, "delta": delta});
         if self.says.old {
-            functions::aged(&mut choice["delta"]);
+            functions::to_legacy_function_call(&mut choice["delta"]);
         }
         if let Some(content) = logprobs {
             choice["logprobs"] = json!({"content": content, "refusal": null});
@@ -157,11 +157,11 @@ impl Script for Chunks {
             self.last(&mut chunk);
             out.data(&chunk);
         }
-        out.done();
+        out.write_done();
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::OpenAi.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::OpenAi.body(fault));
     }
 }
 

@@ -1,18 +1,18 @@
 //! `/v1/completions`.
 
-use super::chunks::Frame;
+use super::chunks::ChunkFrame;
 use super::usage::{reason, usage};
 use crate::answers::Answers;
 use crate::engine::{Event, Finish, Generate, Model, Phase, Prompt, PromptPart, MEDIA_MARK};
-use crate::errors::{Fault, Result, Shape};
+use crate::errors::{ErrorShape, RequestFault, Result};
 use crate::fields::Fields;
-use crate::flow::Flow;
 use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
 use crate::native::prompts;
+use crate::running_requests::Flow;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
-use crate::{known, logprobs, options};
+use crate::{known_fields, logprobs, options};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -30,7 +30,7 @@ pub(crate) async fn completions(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    known::check(&fields, &known::COMPLETIONS)?;
+    known_fields::check(&fields, &known_fields::COMPLETIONS)?;
     let prompts = prompts::read(&fields, "prompt")?.list;
     let told = match fields.value("logprobs") {
         // Some clients send chat's field.
@@ -66,16 +66,21 @@ pub(crate) async fn completions(
     for (request, media) in requests.iter_mut().zip(media) {
         media.settle(&app, model.properties(), &mut request.prompt).await?;
     }
-    let frame = Frame::new("cmpl-", &app, &model.properties().name);
+    let frame = ChunkFrame::new("cmpl-", &app, &model.properties().name);
     let runs = requests.len();
     let echo = match echo {
         true => Some(shown.iter().map(|prompt| text(prompt, &*model)).collect::<Result<Vec<_>>>()?),
         false => None,
     };
     let flow = Flow::start(&app, model, requests).await?;
-    let form = Form { frame, n, probabilities: told.is_some(), of_prompt, echo };
+    let form = CompletionForm { frame, n, probabilities: told.is_some(), of_prompt, echo };
     if streams {
-        return Ok(stream::response(&app, flow, Pieces::new(form, runs, with_usage, metered), Format::ServerSent));
+        return Ok(stream::response(
+            &app,
+            flow,
+            CompletionStream::new(form, runs, with_usage, metered),
+            Format::ServerSent,
+        ));
     }
     Ok(json(StatusCode::OK, &form.whole(&flow.collect().await?)))
 }
@@ -94,8 +99,8 @@ fn text(prompt: &[PromptPart], model: &dyn Model) -> Result<String> {
 }
 
 /// What the body says of the answer's form.
-struct Form {
-    frame: Frame,
+struct CompletionForm {
+    frame: ChunkFrame,
     /// Answers to each prompt.
     n: usize,
     probabilities: bool,
@@ -105,7 +110,7 @@ struct Form {
     echo: Option<Vec<String>>,
 }
 
-impl Form {
+impl CompletionForm {
     fn choice(&self, index: usize, text: &str, reason: Option<&str>) -> Value {
         json!({"text": text, "index": index, "logprobs": null, "finish_reason": reason})
     }
@@ -126,7 +131,7 @@ impl Form {
                     choice["logprobs"] = logprobs::columns(own.chain(answer.text_tokens()), &mut offset);
                 }
                 if self.of_prompt.is_some() {
-                    choice["prompt_logprobs"] = answers.prompt_tokens.iter().map(logprobs::ranked).collect();
+                    choice["prompt_logprobs"] = answers.prompt_tokens.iter().map(logprobs::prompt_position).collect();
                 }
                 choices.push(choice);
             }
@@ -141,21 +146,28 @@ impl Form {
 }
 
 /// Writes pieces.
-struct Pieces {
-    form: Form,
+struct CompletionStream {
+    form: CompletionForm,
     with_usage: bool,
     metered: bool,
     meters: Vec<Meter>,
-    /// Of each answer, how many characters were sent.
+    /// For each answer, how many characters were sent.
     offsets: Vec<usize>,
     finishes: Vec<Vec<Finish>>,
 }
 
-impl Pieces {
-    fn new(form: Form, runs: usize, with_usage: bool, metered: bool) -> Pieces {
+impl CompletionStream {
+    fn new(form: CompletionForm, runs: usize, with_usage: bool, metered: bool) -> CompletionStream {
         let answers = runs * form.n;
         let meters = std::iter::repeat_with(Meter::new).take(answers).collect();
-        Pieces { form, with_usage, metered, meters, offsets: vec![0; answers], finishes: vec![Vec::new(); runs] }
+        CompletionStream {
+            form,
+            with_usage,
+            metered,
+            meters,
+            offsets: vec![0; answers],
+            finishes: vec![Vec::new(); runs],
+        }
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
@@ -173,7 +185,7 @@ impl Pieces {
     }
 }
 
-impl Script for Pieces {
+impl Script for CompletionStream {
     fn event(&mut self, run: usize, event: Event, out: &mut Frames) {
         let first = run * self.form.n;
         match &event {
@@ -199,7 +211,7 @@ impl Script for Pieces {
                         choice["logprobs"] = logprobs::columns(tokens.iter(), &mut self.offsets[answer]);
                     }
                     if ranked.is_some() {
-                        choice["prompt_logprobs"] = tokens.iter().map(logprobs::ranked).collect();
+                        choice["prompt_logprobs"] = tokens.iter().map(logprobs::prompt_position).collect();
                     }
                     out.data(&self.chunk(vec![choice]));
                 }
@@ -246,10 +258,10 @@ impl Script for Pieces {
             self.last(&mut chunk);
             out.data(&chunk);
         }
-        out.done();
+        out.write_done();
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::OpenAi.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::OpenAi.body(fault));
     }
 }

@@ -1,6 +1,6 @@
 //! `/v1/chat/completions/control`: what is asked of an answer while it is written.
 
-use crate::engine::{Switch, WeakSwitch};
+use crate::engine::{RequestSwitch, WeakSwitch};
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{json, read, App, Caller};
@@ -17,15 +17,15 @@ pub(crate) struct Controls(Mutex<HashMap<(Option<usize>, String), WeakSwitch>>);
 
 impl Controls {
     /// A switch for an answer of that name, for the holder of the key alone.
-    pub fn add(&self, name: &str, key: Option<usize>) -> Switch {
-        let switch = Switch::default();
+    pub fn add(&self, name: &str, key: Option<usize>) -> RequestSwitch {
+        let switch = RequestSwitch::default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, switch| switch.get().is_some());
         all.insert((key, name.to_string()), switch.weak());
         switch
     }
 
-    fn find(&self, name: &str, key: Option<usize>) -> Option<Switch> {
+    fn find(&self, name: &str, key: Option<usize>) -> Option<RequestSwitch> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(key, name.to_string()))?.get()
     }
 }
@@ -38,12 +38,12 @@ pub(crate) async fn control(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let name = fields.required_text("id")?;
-    let action = fields.required_text("action")?;
+    let name = fields.require_text("id")?;
+    let action = fields.require_text("action")?;
     if action != "reasoning_end" {
         return Err(fields.refuse("action", format!("expected reasoning_end, found {action:.100?}")));
     }
-    let found = app.controls.find(name, caller.key).inspect(Switch::set).is_some();
+    let found = app.controls.find(name, caller.key).inspect(RequestSwitch::set).is_some();
     let value = match found {
         true => json!({"success": true}),
         false => json!({"success": false, "message": "no answer of this id is being written with reasoning_control"}),

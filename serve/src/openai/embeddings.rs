@@ -1,10 +1,10 @@
 //! `/v1/embeddings`, and `/embeddings`, which also gives the vectors of each token.
 
-use crate::engine::{Embed, Embedded, Model, Pooling};
+use crate::engine::{Embed, EmbeddingResult, Model, Pooling};
 use crate::errors::{invalid, Result};
 use crate::fields::Fields;
 use crate::http::{json, read, App};
-use crate::known;
+use crate::known_fields;
 use crate::native::prompts;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What a body asks for.
-struct Asked {
+struct EmbeddingsRequest {
     embed: Embed,
     /// Little-endian floats in base64 instead of numbers.
     packed: bool,
@@ -23,8 +23,8 @@ struct Asked {
     dimensions: Option<usize>,
 }
 
-fn asked(fields: &Fields, usual: Option<i32>) -> Result<Asked> {
-    known::check(fields, &[known::EMBEDDINGS])?;
+fn parse_request(fields: &Fields, usual: Option<i32>) -> Result<EmbeddingsRequest> {
+    known_fields::check(fields, &[known_fields::EMBEDDINGS])?;
     let name = if fields.value("input").is_some() { "input" } else { "content" };
     let name = if fields.value(name).is_some() { name } else { "input" };
     let packed = fields.choice("encoding_format", &[("float", false), ("base64", true)])?.unwrap_or(false);
@@ -41,7 +41,7 @@ fn asked(fields: &Fields, usual: Option<i32>) -> Result<Asked> {
         pooling: fields.choice("pooling", &poolings)?,
         normalize: fields.integer("embd_normalize", -1..=i64::from(i32::MAX))?.map(|n| n as i32).or(usual),
     };
-    Ok(Asked { embed, packed, dimensions: fields.count("dimensions", 1..=1 << 20)? })
+    Ok(EmbeddingsRequest { embed, packed, dimensions: fields.count("dimensions", 1..=1 << 20)? })
 }
 
 /// The vectors of a request, and whose they are.
@@ -49,14 +49,14 @@ async fn vectors(
     app: &Arc<App>,
     fields: &Fields<'_>,
     embed: Embed,
-) -> Result<(Vec<Embedded>, String, Option<Pooling>)> {
+) -> Result<(Vec<EmbeddingResult>, String, Option<Pooling>)> {
     let model = app.model(fields.text("model")?).await?;
     let (name, pooling) = (model.properties().name.clone(), embed.pooling.or(model.properties().embeds));
     Ok((embedded(app, model, embed).await?, name, pooling))
 }
 
 /// Vectors of texts.
-pub(crate) async fn embedded(app: &App, model: Arc<dyn Model>, embed: Embed) -> Result<Vec<Embedded>> {
+pub(crate) async fn embedded(app: &App, model: Arc<dyn Model>, embed: Embed) -> Result<Vec<EmbeddingResult>> {
     let (reply, done) = oneshot::channel();
     app.work(move || model.embed(&embed, reply)).await?;
     app.reply(done).await
@@ -66,8 +66,8 @@ pub(crate) async fn embedded(app: &App, model: Arc<dyn Model>, embed: Embed) -> 
 pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let Asked { embed, packed, dimensions } = asked(&fields, app.settings.normalize)?;
-    let own = app.loaded(fields.text("model")?).and_then(|m| m.properties().embeds);
+    let EmbeddingsRequest { embed, packed, dimensions } = parse_request(&fields, app.settings.normalize)?;
+    let own = app.find_loaded(fields.text("model")?).and_then(|m| m.properties().embeds);
     if embed.pooling.or(own) == Some(Pooling::None) {
         return Err(invalid(
             "pooling",
@@ -78,7 +78,7 @@ pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) ->
     let tokens: usize = embedded.iter().map(|e| e.tokens).sum();
     let mut data = Vec::new();
     for (index, e) in embedded.into_iter().enumerate() {
-        let vector = shortened(e.vectors.into_iter().next().unwrap_or_default(), dimensions)?;
+        let vector = shorten_vector(e.vectors.into_iter().next().unwrap_or_default(), dimensions)?;
         let mut row = json!({"embedding": numbers(&vector, packed), "index": index, "object": "embedding"});
         if packed {
             row["encoding_format"] = "base64".into();
@@ -93,9 +93,9 @@ pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) ->
 pub(crate) async fn embedding(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let Asked { embed, packed, .. } = asked(&fields, app.settings.normalize)?;
+    let EmbeddingsRequest { embed, packed, .. } = parse_request(&fields, app.settings.normalize)?;
     let (embedded, ..) = vectors(&app, &fields, embed).await?;
-    let row = |(index, e): (usize, &Embedded)| {
+    let row = |(index, e): (usize, &EmbeddingResult)| {
         let vectors: Value = e.vectors.iter().map(|v| numbers(v, packed)).collect();
         json!({"index": index, "embedding": vectors})
     };
@@ -103,7 +103,7 @@ pub(crate) async fn embedding(State(app): State<Arc<App>>, request: Request) -> 
 }
 
 /// The first numbers of a vector, of length 1 again.
-pub(crate) fn shortened(mut vector: Vec<f32>, dimensions: Option<usize>) -> Result<Vec<f32>> {
+pub(crate) fn shorten_vector(mut vector: Vec<f32>, dimensions: Option<usize>) -> Result<Vec<f32>> {
     let Some(dimensions) = dimensions.filter(|d| *d != vector.len()) else { return Ok(vector) };
     if dimensions > vector.len() {
         let text = format!("expected at most the model's {}, found {dimensions}", vector.len());
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn fewer_dimensions_have_length_one_again() {
-        assert_eq!(shortened(vec![3.0, 4.0, 5.0], Some(2)).unwrap(), [0.6, 0.8]);
-        assert_eq!(shortened(vec![3.0, 4.0], None).unwrap(), [3.0, 4.0]);
-        assert!(shortened(vec![3.0], Some(2)).is_err());
+        assert_eq!(shorten_vector(vec![3.0, 4.0, 5.0], Some(2)).unwrap(), [0.6, 0.8]);
+        assert_eq!(shorten_vector(vec![3.0, 4.0], None).unwrap(), [3.0, 4.0]);
+        assert!(shorten_vector(vec![3.0], Some(2)).is_err());
         assert_eq!(numbers(&[1.0, -2.0], true), "AACAPwAAAMA=");
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn choice(fields: &Fields, tools: &[Value]) -> Result<ToolChoice> {
         Some(Value::String(word)) if word == "none" => ToolChoice::None,
         Some(Value::Object(_)) => {
             let named = fields.object(NAME)?.unwrap_or_else(|| fields.clone());
-            ToolChoice::Function(named.required_text("name")?.to_string())
+            ToolChoice::Function(named.require_text("name")?.to_string())
         }
         Some(other) => return Err(fields.wrong(NAME, "auto, none or an object with a name", other)),
     };
@@ -48,7 +48,7 @@ pub(super) fn choice(fields: &Fields, tools: &[Value]) -> Result<ToolChoice> {
 /// A call, and a result, of a message in the older shape.
 pub(super) fn renew(fields: &Fields, message: &mut Map<String, Value>) -> Result<()> {
     if let Some(call) = fields.object("function_call")? {
-        let name = call.required_text("name")?;
+        let name = call.require_text("name")?;
         let arguments = call.text("arguments")?.unwrap_or("{}");
         let function = json!({"name": name, "arguments": arguments});
         message.shift_remove("function_call");
@@ -56,7 +56,7 @@ pub(super) fn renew(fields: &Fields, message: &mut Map<String, Value>) -> Result
     }
     if fields.text("role")? == Some("function") {
         message.insert("role".into(), "tool".into());
-        message.insert("tool_call_id".into(), id(fields.required_text("name")?).into());
+        message.insert("tool_call_id".into(), id(fields.require_text("name")?).into());
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(super) fn reason_of(finish: &FinishReason, old: bool) -> &'static str {
 }
 
 /// An answer's message, or a piece of one, in the older shape.
-pub(super) fn aged(message: &mut Value) {
+pub(super) fn to_legacy_function_call(message: &mut Value) {
     let Some(call) = message.get("tool_calls").and_then(|calls| calls.get(0)) else { return };
     let call = call["function"].clone();
     if let Value::Object(message) = message {

@@ -4,7 +4,7 @@ use super::tools::{tool_choice, tools};
 use crate::engine::{Chat, Reasoning};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{self, Media};
+use crate::media::{self, BodyMedia};
 use serde_json::{json, Map, Value};
 
 /// What stands between parts of a message that is to be continued.
@@ -17,8 +17,8 @@ const BUDGET: usize = i32::MAX as usize;
 ///
 /// # Errors
 /// Messages or functions of a wrong shape; videos and files.
-pub(crate) fn chat<'a>(fields: &Fields<'a>, prefills: bool, media: &mut Media<'a>) -> Result<Chat> {
-    fields.required("messages")?;
+pub(crate) fn chat<'a>(fields: &Fields<'a>, prefills: bool, media: &mut BodyMedia<'a>) -> Result<Chat> {
+    fields.require("messages")?;
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
         messages.push(self::message(&message, media)?);
@@ -74,8 +74,8 @@ fn prefill(fields: &Fields, chat: &mut Chat) -> Result<()> {
 }
 
 /// A message, checked; `developer` is OpenAI's newer word for `system`.
-fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
-    let role = fields.required_text("role")?;
+fn message<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
+    let role = fields.require_text("role")?;
     let mut marked = None;
     match fields.value("content") {
         None if role != "assistant" && !fields.map().contains_key("content") => {
@@ -91,7 +91,7 @@ fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
     fields.text("reasoning_content")?;
     for call in fields.objects("tool_calls")? {
         let function = call.object("function")?.ok_or_else(|| call.refuse("function", "this field is required"))?;
-        function.required_text("name")?;
+        function.require_text("name")?;
         match function.value("arguments") {
             None | Some(Value::String(_) | Value::Object(_)) => {}
             Some(other) => return Err(function.wrong("arguments", "a string", other)),
@@ -111,14 +111,14 @@ fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
 }
 
 /// A part of a message, checked: text, what a model refused, which is what it said, or a medium's mark.
-fn part<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
-    match fields.required_text("type")? {
+fn part<'a>(fields: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
+    match fields.require_text("type")? {
         "text" | "input_text" | "output_text" => {
-            fields.required_text("text")?;
+            fields.require_text("text")?;
             Ok(Value::Object(fields.map().clone()))
         }
-        "refusal" => Ok(json!({"type": "text", "text": fields.required_text("refusal")?})),
-        other => match media::found(fields)? {
+        "refusal" => Ok(json!({"type": "text", "text": fields.require_text("refusal")?})),
+        other => match media::find_medium(fields)? {
             Some(found) => {
                 media.add(found);
                 Ok(media::mark())

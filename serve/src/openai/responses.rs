@@ -2,26 +2,26 @@
 
 mod events;
 mod input;
-mod kept;
+mod item_store;
 mod object;
 mod tools;
 
-pub(crate) use kept::Kept;
+pub(crate) use item_store::ItemStore;
 
+use crate::context_fit::fitting;
 use crate::engine::{Generate, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::fitting::fitting;
-use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::media::Media;
-use crate::{known, options, stream, timings};
+use crate::media::BodyMedia;
+use crate::running_requests::Flow;
+use crate::{known_fields, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use events::Events;
-use object::{Frame, Keeper};
+use events::ResponseEvents;
+use object::{Keeper, ResponseFrame};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) async fn responses(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut request = generate(&fields, &caller, &app, &mut media)?;
     let truncates = fields.choice("truncation", &[("disabled", false), ("auto", true)])?.unwrap_or(false);
     let streams = fields.boolean("stream")?.unwrap_or(false);
@@ -48,13 +48,13 @@ pub(crate) async fn responses(
     }
     let keeps = fields.boolean("store")?.unwrap_or(true);
     let keeper = keeps.then(|| Keeper { app: app.clone(), key: caller.key });
-    let frame = Frame::new(&model.properties().name, &fields, request.logprobs.is_some(), keeper)?;
+    let frame = ResponseFrame::new(&model.properties().name, &fields, request.logprobs.is_some(), keeper)?;
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
-        return Ok(stream::response(&app, flow, Events::new(frame, metered), Format::ServerSent));
+        return Ok(stream::response(&app, flow, ResponseEvents::new(frame, metered), Format::ServerSent));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
-    let mut value = frame.over(&answer, &frame.ids(&answer));
+    let mut value = frame.finished_response(&answer, &frame.ids(&answer));
     if let Some(finish) = &answer.finish {
         value["timings"] = timings::json(&finish.timings);
     }
@@ -62,8 +62,8 @@ pub(crate) async fn responses(
 }
 
 /// What a body asks for.
-fn generate<'a>(fields: &Fields<'a>, caller: &Caller, app: &App, media: &mut Media<'a>) -> Result<Generate> {
-    known::check(fields, &known::RESPONSES)?;
+fn generate<'a>(fields: &Fields<'a>, caller: &Caller, app: &App, media: &mut BodyMedia<'a>) -> Result<Generate> {
+    known_fields::check(fields, &known_fields::RESPONSES)?;
     let chat = input::chat(fields, &|id| app.kept.find(caller.key, id), media)?;
     let mut request = Generate::new(Prompt::Chat(chat));
     options::read(fields, caller, &mut request)?;
@@ -90,7 +90,7 @@ pub(crate) async fn input_tokens(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut media = Media::default();
+    let mut media = BodyMedia::default();
     let mut chat = input::chat(&fields, &|id| app.kept.find(caller.key, id), &mut media)?;
     let model = app.model(fields.text("model")?).await?;
     media.bring(&app, model.properties(), &mut chat).await?;

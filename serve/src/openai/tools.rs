@@ -22,7 +22,7 @@ pub(super) fn tools(fields: &Fields) -> Result<Vec<Value>> {
 
 /// A function's name, description and parameters.
 pub(crate) fn check_function(function: &Fields) -> Result<()> {
-    if function.required_text("name")?.is_empty() {
+    if function.require_text("name")?.is_empty() {
         return Err(function.refuse("name", "expected a name, found none"));
     }
     function.text("description")?;
@@ -38,12 +38,12 @@ pub(crate) fn tool_choice(fields: &Fields, tools: &[Value]) -> Result<(ToolChoic
         Some(Value::Object(_)) => {
             let choice = fields.object(NAME)?.unwrap_or_else(|| fields.clone());
             match choice.text("type")?.unwrap_or("function") {
-                "allowed_tools" => return allowed(&choice, tools),
+                "allowed_tools" => return parse_allowed_tools(&choice, tools),
                 // Responses' shape has the name beside the type.
                 "function" | "custom" | "tool" => {
                     let holder = choice.object("function")?.or(choice.object("custom")?);
                     let holder = holder.unwrap_or_else(|| choice.clone());
-                    ToolChoice::Function(holder.required_text("name")?.to_string())
+                    ToolChoice::Function(holder.require_text("name")?.to_string())
                 }
                 other => {
                     let text =
@@ -68,7 +68,7 @@ pub(crate) fn tool_choice(fields: &Fields, tools: &[Value]) -> Result<(ToolChoic
 }
 
 /// Functions of which answers may, or must, call some: chat's shape has the list an object deeper.
-fn allowed(choice: &Fields, tools: &[Value]) -> Result<(ToolChoice, Option<Vec<String>>)> {
+fn parse_allowed_tools(choice: &Fields, tools: &[Value]) -> Result<(ToolChoice, Option<Vec<String>>)> {
     let inner = choice.object("allowed_tools")?;
     let holder = inner.as_ref().unwrap_or(choice);
     let modes = [("auto", false), ("required", true)];
@@ -77,7 +77,7 @@ fn allowed(choice: &Fields, tools: &[Value]) -> Result<(ToolChoice, Option<Vec<S
     for tool in holder.objects("tools")? {
         let function = tool.object("function")?;
         let named = function.as_ref().unwrap_or(&tool);
-        let name = named.required_text("name")?;
+        let name = named.require_text("name")?;
         if !tools.iter().any(|t| t["function"]["name"] == name) {
             return Err(named.refuse("name", format!("the function {name:?} is not among the tools")));
         }

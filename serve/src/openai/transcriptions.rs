@@ -1,12 +1,12 @@
 //! `/v1/audio/transcriptions`: what is said in a sound, by a model that hears.
 
-use crate::answers::Answer;
+use crate::answers::AnswerParts;
 use crate::engine::{Chat, Event, Finish, Generate, Phase, Prompt, Reasoning, MEDIA_MARK};
-use crate::errors::{invalid, Fault, Result, Shape};
-use crate::flow::Flow;
+use crate::errors::{invalid, ErrorShape, RequestFault, Result};
 use crate::frames::{Format, Frames};
-use crate::http::{json, read_form, truth, App, Caller, Part};
+use crate::http::{json, read_form, truth, App, Caller, FormPart};
 use crate::media;
+use crate::running_requests::Flow;
 use crate::stream::{self, Script};
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 const ASKED: &str = "Transcribe audio to text";
 
 /// A form's fields.
-struct Form<'a>(&'a [Part<'a>]);
+struct TranscriptionFields<'a>(&'a [FormPart<'a>]);
 
-impl<'a> Form<'a> {
+impl<'a> TranscriptionFields<'a> {
     fn bytes(&self, name: &str) -> Option<&'a [u8]> {
         self.0.iter().find(|part| part.name == name).map(|part| part.bytes)
     }
@@ -51,7 +51,7 @@ pub(crate) async fn transcriptions(
 ) -> Result<Response> {
     let body = read_form(&app, request).await?;
     let parts = body.parts()?;
-    let form = Form(&parts);
+    let form = TranscriptionFields(&parts);
     let file = form.bytes("file").ok_or_else(|| invalid("file", "/file: this field is required"))?;
     let plain = form.value("response_format", "json or text", |word| match word {
         "json" => Some(false),
@@ -64,7 +64,7 @@ pub(crate) async fn transcriptions(
         }
     }
     let streams = form.value("stream", "true or false", truth)?.unwrap_or(false);
-    let mut request = asked(&form, &caller)?;
+    let mut request = build_question(&form, &caller)?;
     let model = app.model(form.text("model")?).await?;
     let sound = media::sound(&app, model.properties(), "file", file)?;
     if let Prompt::Chat(chat) = &mut request.prompt {
@@ -72,7 +72,7 @@ pub(crate) async fn transcriptions(
     }
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
-        return Ok(stream::response(&app, flow, Pieces::default(), Format::ServerSent));
+        return Ok(stream::response(&app, flow, TranscriptionStream::default(), Format::ServerSent));
     }
     let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
     if plain.unwrap_or(false) {
@@ -85,7 +85,7 @@ pub(crate) async fn transcriptions(
 }
 
 /// The question to a model.
-fn asked(form: &Form, caller: &Caller) -> Result<Generate> {
+fn build_question(form: &TranscriptionFields, caller: &Caller) -> Result<Generate> {
     let prompt = form.text("prompt")?.unwrap_or(ASKED);
     if prompt.contains(MEDIA_MARK) {
         return Err(invalid(
@@ -122,7 +122,7 @@ fn usage(finish: &Finish) -> Value {
     })
 }
 
-fn whole(answer: &Answer) -> Value {
+fn whole(answer: &AnswerParts) -> Value {
     let mut value = json!({"text": answer.text().trim()});
     if let Some(finish) = &answer.finish {
         value["usage"] = usage(finish);
@@ -132,9 +132,9 @@ fn whole(answer: &Answer) -> Value {
 
 /// Writes pieces.
 #[derive(Default)]
-struct Pieces(Answer);
+struct TranscriptionStream(AnswerParts);
 
-impl Script for Pieces {
+impl Script for TranscriptionStream {
     fn event(&mut self, _: usize, event: Event, out: &mut Frames) {
         match &event {
             Event::Piece { phase: Phase::Content, text, .. } if !text.is_empty() => {
@@ -153,7 +153,7 @@ impl Script for Pieces {
         out.data(&value);
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
-        out.data(&Shape::OpenAi.body(fault));
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
+        out.data(&ErrorShape::OpenAi.body(fault));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn read(fields: &Fields) -> Result<Option<(&'static str, Constraint)>
         found.extend(regex(fields, name)?.map(|c| (name, c)));
     }
     found.extend(choice(fields, "guided_choice")?.map(|c| ("guided_choice", c)));
-    found.extend(structured(fields)?.map(|c| ("structured_outputs", c)));
+    found.extend(parse_structured_outputs(fields)?.map(|c| ("structured_outputs", c)));
     let format = match fields.object("response_format")? {
         Some(format) => response_format(&format)?,
         None => None,
@@ -67,7 +67,7 @@ fn choice(fields: &Fields, name: &str) -> Result<Option<Constraint>> {
 }
 
 /// vLLM's `structured_outputs`: one of its fields.
-fn structured(fields: &Fields) -> Result<Option<Constraint>> {
+fn parse_structured_outputs(fields: &Fields) -> Result<Option<Constraint>> {
     let Some(given) = fields.object("structured_outputs")? else { return Ok(None) };
     if given.value("structural_tag").is_some() {
         return Err(given.refuse("structural_tag", "is not supported; tools and tool_choice are"));
@@ -104,7 +104,7 @@ pub(crate) fn schema(fields: &Fields, name: &str) -> Result<Option<Value>> {
 
 /// OpenAI's `response_format`; Responses' `text.format` has the schema beside the type.
 pub(crate) fn response_format(format: &Fields) -> Result<Option<Constraint>> {
-    Ok(match format.required_text("type")? {
+    Ok(match format.require_text("type")? {
         "text" => None,
         "json_object" => Some(schema(format, "schema")?.map_or(Constraint::JsonObject, Constraint::Schema)),
         "json_schema" => {

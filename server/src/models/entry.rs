@@ -1,8 +1,8 @@
 //! One model that requests may name, and where it is.
 
-use crate::model::Served;
-use crate::settings::Settings;
-use pumex_serve::engine::{Change, Metrics, Model, ModelState, Offer, Properties};
+use crate::model::ServedModel;
+use crate::settings::ModelSettings;
+use pumex_serve::engine::{Metrics, Model, ModelChange, ModelProperties, ModelState, Offer};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use tokio::sync::broadcast;
 
 /// A model that requests may name.
 #[derive(Clone)]
-pub struct Listed {
+pub struct ListedModel {
     /// How it is loaded and served; its name is that of answers.
-    pub settings: Settings,
+    pub settings: ModelSettings,
     /// Other names.
     pub aliases: Vec<String>,
     /// Words of the user's.
@@ -31,10 +31,10 @@ pub struct Listed {
     pub options: String,
 }
 
-impl Listed {
+impl ListedModel {
     /// A model of these settings, without a file or other names.
-    pub fn new(settings: Settings) -> Listed {
-        Listed {
+    pub fn new(settings: ModelSettings) -> ListedModel {
+        ListedModel {
             settings,
             aliases: Vec::new(),
             tags: Vec::new(),
@@ -48,47 +48,47 @@ impl Listed {
     }
 
     /// Whether both are the same file as it was, served alike.
-    pub fn is_same(&self, other: &Listed) -> bool {
+    pub fn is_same(&self, other: &ListedModel) -> bool {
         (&self.path, self.file, &self.options) == (&other.path, other.file, &other.options)
     }
 }
 
 /// Where a model is.
-pub enum Place {
+pub enum LoadState {
     Unloaded,
     Sleeping,
     Loading,
     /// Who gets a clone can ask it: as long as there is one, it stays.
-    Loaded(Arc<Served>),
+    Loaded(Arc<ServedModel>),
     /// Nobody gets it to ask any more; it is unloaded once those who did are done.
-    Leaving(Arc<Served>),
+    Leaving(Arc<ServedModel>),
     /// Whoever took it out frees it.
     Ending,
     Failed(String),
 }
 
 /// A model and where it is.
-pub struct Entry {
-    pub listed: Listed,
-    place: Mutex<Place>,
+pub struct ModelEntry {
+    pub listed: ListedModel,
+    place: Mutex<LoadState>,
     /// Held while it is loaded or unloaded.
     pub turn: Mutex<()>,
     pub used: Mutex<Instant>,
-    known: Mutex<Option<Arc<Properties>>>,
+    known: Mutex<Option<Arc<ModelProperties>>>,
     /// What it counted when it was loaded last.
     past: Mutex<Metrics>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<ModelChange>,
 }
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Entry {
+impl ModelEntry {
     /// A model that is not loaded.
-    pub fn new(listed: Listed, changes: broadcast::Sender<Change>) -> Arc<Entry> {
-        let (place, used) = (Mutex::new(Place::Unloaded), Mutex::new(Instant::now()));
-        Arc::new(Entry {
+    pub fn new(listed: ListedModel, changes: broadcast::Sender<ModelChange>) -> Arc<ModelEntry> {
+        let (place, used) = (Mutex::new(LoadState::Unloaded), Mutex::new(Instant::now()));
+        Arc::new(ModelEntry {
             listed,
             place,
             turn: Mutex::new(()),
@@ -103,33 +103,33 @@ impl Entry {
         &self.listed.settings.name
     }
 
-    pub fn named(&self, name: &str) -> bool {
+    pub fn is_named(&self, name: &str) -> bool {
         self.name() == name || self.listed.aliases.iter().any(|alias| alias == name)
     }
 
-    pub fn served(&self) -> Option<Arc<Served>> {
+    pub fn loaded_model(&self) -> Option<Arc<ServedModel>> {
         match &*lock(&self.place) {
-            Place::Loaded(served) | Place::Leaving(served) => Some(served.clone()),
+            LoadState::Loaded(served) | LoadState::Leaving(served) => Some(served.clone()),
             _ => None,
         }
     }
 
-    /// Likewise, if it works and takes requests.
-    pub fn working(&self) -> Option<Arc<Served>> {
+    /// The model, if it is loaded, works and takes requests.
+    pub fn working(&self) -> Option<Arc<ServedModel>> {
         match &*lock(&self.place) {
-            Place::Loaded(served) => Some(served.clone()).filter(|served| served.health().1.is_none()),
+            LoadState::Loaded(served) => Some(served.clone()).filter(|served| served.health().1.is_none()),
             _ => None,
         }
     }
 
     pub fn state(&self) -> ModelState {
         match &*lock(&self.place) {
-            Place::Unloaded => ModelState::Unloaded,
-            Place::Sleeping => ModelState::Sleeping,
-            Place::Loading => ModelState::Loading,
-            Place::Ending => ModelState::Loaded,
-            Place::Failed(_) => ModelState::Failed,
-            Place::Loaded(served) | Place::Leaving(served) => match served.health() {
+            LoadState::Unloaded => ModelState::Unloaded,
+            LoadState::Sleeping => ModelState::Sleeping,
+            LoadState::Loading => ModelState::Loading,
+            LoadState::Ending => ModelState::Loaded,
+            LoadState::Failed(_) => ModelState::Failed,
+            LoadState::Loaded(served) | LoadState::Leaving(served) => match served.health() {
                 (_, Some(_)) => ModelState::Failed,
                 (true, None) => ModelState::Loading,
                 (false, None) => ModelState::Loaded,
@@ -140,31 +140,34 @@ impl Entry {
     /// Why it does not work, where that is so.
     pub fn failure(&self) -> Option<String> {
         match &*lock(&self.place) {
-            Place::Failed(why) => Some(why.clone()),
-            Place::Loaded(served) | Place::Leaving(served) => served.health().1,
+            LoadState::Failed(why) => Some(why.clone()),
+            LoadState::Loaded(served) | LoadState::Leaving(served) => served.health().1,
             _ => None,
         }
     }
 
     /// Whether it has memory or is about to.
     pub fn is_running(&self) -> bool {
-        matches!(&*lock(&self.place), Place::Loading | Place::Loaded(_) | Place::Leaving(_) | Place::Ending)
+        matches!(
+            &*lock(&self.place),
+            LoadState::Loading | LoadState::Loaded(_) | LoadState::Leaving(_) | LoadState::Ending
+        )
     }
 
     /// Whether it is loaded now and never was before: it neither wakes nor comes up again.
     pub fn loads_first(&self) -> bool {
-        matches!(&*lock(&self.place), Place::Loading) && lock(&self.known).is_none()
+        matches!(&*lock(&self.place), LoadState::Loading) && lock(&self.known).is_none()
     }
 
     /// From now on it is there.
-    pub fn set(&self, place: Place) {
+    pub fn set(&self, place: LoadState) {
         let (state, failure) = match &place {
-            Place::Unloaded => (ModelState::Unloaded, None),
-            Place::Sleeping => (ModelState::Sleeping, None),
-            Place::Loading => (ModelState::Loading, None),
-            Place::Failed(why) => (ModelState::Failed, Some(why.clone())),
-            Place::Leaving(_) | Place::Ending => (ModelState::Loaded, None),
-            Place::Loaded(served) => {
+            LoadState::Unloaded => (ModelState::Unloaded, None),
+            LoadState::Sleeping => (ModelState::Sleeping, None),
+            LoadState::Loading => (ModelState::Loading, None),
+            LoadState::Failed(why) => (ModelState::Failed, Some(why.clone())),
+            LoadState::Leaving(_) | LoadState::Ending => (ModelState::Loaded, None),
+            LoadState::Loaded(served) => {
                 *lock(&self.known) = Some(Arc::new(served.properties().clone()));
                 (ModelState::Loaded, None)
             }
@@ -172,13 +175,13 @@ impl Entry {
         *lock(&self.place) = place;
         let properties = if state == ModelState::Loaded { lock(&self.known).clone() } else { None };
         // Nobody need listen.
-        let _ = self.changes.send(Change::State { model: self.name().into(), state, failure, properties });
+        let _ = self.changes.send(ModelChange::State { model: self.name().into(), state, failure, properties });
     }
 
     /// When it was asked for or worked last.
     pub fn last_used(&self) -> Instant {
         let (now, asked) = (Instant::now(), *lock(&self.used));
-        let worked = self.served().map(|served| now - served.idle().unwrap_or_default());
+        let worked = self.loaded_model().map(|served| now - served.idle().unwrap_or_default());
         worked.map_or(asked, |worked| worked.max(asked))
     }
 
@@ -188,7 +191,7 @@ impl Entry {
     }
 
     pub fn offer(&self) -> Offer {
-        let Listed { settings, aliases, tags, path, file, .. } = &self.listed;
+        let ListedModel { settings, aliases, tags, path, file, .. } = &self.listed;
         Offer {
             name: settings.name.clone(),
             aliases: aliases.clone(),
@@ -208,7 +211,7 @@ impl Entry {
         self.leave()
     }
 
-    /// Likewise, unless another thread loads or unloads it.
+    /// Unloads it once its requests are over, unless another thread loads or unloads it. False if it was not loaded.
     pub fn try_unload(&self) -> bool {
         self.turn.try_lock().is_ok_and(|_turn| self.leave())
     }
@@ -223,7 +226,7 @@ impl Entry {
         let Some(served) = self.take(|served| served.idle().is_some_and(|since| since >= idle)) else {
             return false;
         };
-        self.end(&served, Place::Sleeping);
+        self.end(&served, LoadState::Sleeping);
         true
     }
 
@@ -231,15 +234,15 @@ impl Entry {
         // Who asks from now on waits until it can be loaded again.
         {
             let mut place = lock(&self.place);
-            match std::mem::replace(&mut *place, Place::Unloaded) {
-                Place::Loaded(served) => *place = Place::Leaving(served),
+            match std::mem::replace(&mut *place, LoadState::Unloaded) {
+                LoadState::Loaded(served) => *place = LoadState::Leaving(served),
                 other => {
                     *place = other;
                     return false;
                 }
             }
         }
-        let over = |served: &Served| served.idle().is_some() || served.health().1.is_some();
+        let over = |served: &ServedModel| served.idle().is_some() || served.health().1.is_some();
         let begun = Instant::now();
         let served = loop {
             if let Some(served) = self.take(over) {
@@ -247,32 +250,32 @@ impl Entry {
             }
             if self.listed.patience.is_some_and(|most| begun.elapsed() >= most) {
                 let mut place = lock(&self.place);
-                match std::mem::replace(&mut *place, Place::Ending) {
-                    Place::Leaving(served) => break served,
+                match std::mem::replace(&mut *place, LoadState::Ending) {
+                    LoadState::Leaving(served) => break served,
                     other => *place = other,
                 }
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        self.end(&served, Place::Unloaded);
+        self.end(&served, LoadState::Unloaded);
         true
     }
 
     /// Takes the model out if this is the only one who has it, and `may` holds: then nobody can ask it for anything any more.
-    fn take(&self, may: impl Fn(&Served) -> bool) -> Option<Arc<Served>> {
+    fn take(&self, may: impl Fn(&ServedModel) -> bool) -> Option<Arc<ServedModel>> {
         let mut place = lock(&self.place);
-        let (Place::Loaded(served) | Place::Leaving(served)) = &mut *place else { return None };
+        let (LoadState::Loaded(served) | LoadState::Leaving(served)) = &mut *place else { return None };
         // Clones come out of this place only, and it is locked: the only one stays the only one. What others did with theirs before they
         // dropped them is seen from here on.
         Arc::get_mut(served).filter(|served| may(served))?;
-        match std::mem::replace(&mut *place, Place::Ending) {
-            Place::Loaded(served) | Place::Leaving(served) => Some(served),
+        match std::mem::replace(&mut *place, LoadState::Ending) {
+            LoadState::Loaded(served) | LoadState::Leaving(served) => Some(served),
             _ => None,
         }
     }
 
     /// Frees a model that was taken out, and says where it is now.
-    fn end(&self, served: &Served, place: Place) {
+    fn end(&self, served: &ServedModel, place: LoadState) {
         *lock(&self.past) = Metrics {
             requests_running: 0,
             requests_waiting: 0,

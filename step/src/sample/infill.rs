@@ -9,7 +9,7 @@ const LEAST: f64 = 0.2;
 
 /// What each id of a vocabulary writes, and which ids end a text.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Words {
+pub struct TokenWords {
     text: Vec<u8>,
     /// Where each id's text ends, and whether it is an end.
     ids: Vec<(usize, bool)>,
@@ -17,7 +17,7 @@ pub struct Words {
     pub end: Option<u32>,
 }
 
-impl Words {
+impl TokenWords {
     /// Adds the next id.
     pub fn push(&mut self, text: &[u8], is_end: bool) {
         self.text.extend(text);
@@ -35,7 +35,7 @@ impl Words {
 }
 
 /// Leaves ends alone where they are likely, and else text that is likely when beginnings count for what goes on with them.
-pub fn infill(list: &mut Vec<Candidate>, words: &Words) {
+pub fn infill(list: &mut Vec<Candidate>, words: &TokenWords) {
     list.sort_unstable_by(best_first);
     let mut p = softmax(list);
     let ends: f64 = list.iter().zip(&p).filter(|(c, _)| words.is_end(c.id)).map(|(_, p)| p).sum();
@@ -61,8 +61,8 @@ pub fn infill(list: &mut Vec<Candidate>, words: &Words) {
     list.extend(kept.into_iter().filter(|(c, p)| *p >= least || words.is_end(c.id)).map(|(c, _)| c));
 }
 
-/// Of two texts of which one begins with the other, the more probable one has the probability of both.
-fn merge(list: &mut [Candidate], p: &mut [f64], words: &Words) {
+/// Merges texts of which one begins with the other: the more probable one gets the probability of both.
+fn merge(list: &mut [Candidate], p: &mut [f64], words: &TokenWords) {
     let n = list.len().min(COMPARED);
     for i in 0..n {
         for j in 0..n {

@@ -11,13 +11,13 @@ pub const MAX_LOGPROBS: usize = 20;
 pub struct Logprobs {
     /// The chosen id.
     pub id: u32,
-    /// Of the chosen id.
+    /// The log-probability of the chosen id.
     pub logprob: f64,
     /// The best ids, best first, the lowest id of equals first.
     pub top: Vec<(u32, f64)>,
 }
 
-/// Of one row of logits, `[vocab]`, the chosen `id` and the `n` best. None if the id is not in the vocabulary.
+/// The chosen `id` of one row of logits, `[vocab]`, and the `n` best. None if the id is not in the vocabulary.
 pub fn logprobs(logits: &[f32], id: u32, n: usize) -> Option<Logprobs> {
     let best = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let sum: f64 = logits.iter().map(|x| (f64::from(*x) - best).exp()).sum();
@@ -31,7 +31,7 @@ pub fn logprobs(logits: &[f32], id: u32, n: usize) -> Option<Logprobs> {
     Some(Logprobs { id, logprob, top: list.iter().map(|c| (c.id, of(c.logit))).collect() })
 }
 
-/// Likewise of a [`Shortlist`] of all ids, which has at least `n`. None if the id is not in it.
+/// The chosen `id` of a [`Shortlist`] of all ids and the `n` best, from a list which has at least `n`. None if the id is not in it.
 pub fn logprobs_listed(list: &Shortlist, id: u32, n: usize) -> Option<Logprobs> {
     let of = |logit: f32| f64::from(logit) - list.ln_sum;
     let chosen = list.best.iter().chain(&list.wanted).find(|c| c.id == id)?;

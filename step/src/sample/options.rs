@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::dry::DryOptions;
-use super::infill::Words;
+use super::infill::TokenWords;
 
 /// A step of the chain that an order can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub enum Step {
     Typical,
     /// The best by summed probability.
     TopP,
-    /// Those with a share of the best one's probability.
+    /// Keeps candidates with a share of the best one's probability.
     MinP,
     /// By chance, all but the least probable of the likely ones go.
     Xtc,
@@ -142,7 +142,7 @@ pub struct SamplerOptions {
     /// How much of the past adaptive-p keeps at each token, 0 to 0.99.
     pub adaptive_decay: f32,
     /// What ids write, for infill; without it, infill does nothing.
-    pub words: Option<Arc<Words>>,
+    pub words: Option<Arc<TokenWords>>,
     /// How many of the best ids are noted with their log-probabilities at each position, beside the chosen one's; none: nothing
     /// is noted. See [`Sampler::take_logprobs`](super::Sampler::take_logprobs).
     pub logprobs: Option<usize>,
@@ -183,9 +183,9 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The same chain with what it does not do switched off: steps that its order lacks, or all under mirostat; and with biases
+    /// This chain with what it does not do switched off: steps that its order lacks, or all under mirostat; and with biases
     /// that ban as bans.
-    pub fn settled(mut self) -> Self {
+    pub fn disable_neutral_steps(mut self) -> Self {
         if self.mirostat > 0 {
             self.order = vec![Step::Temperature];
             self.dynatemp_range = 0.0;

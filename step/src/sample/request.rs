@@ -11,7 +11,7 @@ pub enum Allowed {
     /// All.
     #[default]
     All,
-    /// Those whose bit is set: a bit for each id, from the lowest bit of the first word on. What has no bit is not allowed.
+    /// Ids whose bit is set: a bit for each id, from the lowest bit of the first word on. What has no bit is not allowed.
     These(Arc<[u32]>),
     /// It is said after the step was started, by [`Runner::allow`](crate::Runner::allow).
     Later,

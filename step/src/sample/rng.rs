@@ -45,7 +45,7 @@ impl Rng {
     }
 
     /// A number in `0..n`; `n` is at least 1 and far below 2^53.
-    pub fn below(&mut self, n: u32) -> u32 {
+    pub fn next_below(&mut self, n: u32) -> u32 {
         (self.unit() * f64::from(n)) as u32
     }
 }

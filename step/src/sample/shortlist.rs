@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 100;
 pub struct ShortlistRequest {
     /// Ids whose logits are wanted in any case, each once, rising, all in the vocabulary.
     pub ids: Vec<u32>,
-    /// Of which ids the largest logits are.
+    /// Ids among which the largest logits are looked for.
     pub allowed: Allowed,
     /// Divides logits in the sum of their exponentials; above 0.
     pub temperature: f32,
@@ -43,7 +43,7 @@ pub struct Shortlist {
 }
 
 impl Shortlist {
-    /// Of a row of logits, `[vocab]`.
+    /// The shortlist of a row of logits, `[vocab]`.
     pub fn of(logits: &[f32], request: &ShortlistRequest) -> Shortlist {
         let mut best = Vec::new();
         super::steps::collect(logits, &mut best);
@@ -61,7 +61,8 @@ impl Shortlist {
         Shortlist { wanted: wanted.collect(), best, ln_sum, n_vocab: logits.len() }
     }
 
-    /// Of what a kernel lists as pairs of a logit's bits and an id: `most` of the best, of which those with an id of the vocabulary
+    /// The shortlist that a kernel lists as pairs of a logit's bits and an id: `most` of the best, of which those with an id of the
+    /// vocabulary
     /// count; the best logit and the sum of the exponentials of what all are above it, over the temperature; the logits of the
     /// wanted ids.
     pub fn from_pairs(pairs: &[[u32; 2]], most: usize, request: &ShortlistRequest, n_vocab: usize) -> Shortlist {
@@ -91,7 +92,7 @@ impl Shortlist {
 
     /// Cuts `list`, which has [`Shortlist::candidates`] after what comes before the cut, as the cut would all ids; `before` has them as
     /// they were. False if that takes more ids than are listed.
-    pub(super) fn cut(&self, cut: Cut, before: &[Candidate], list: &mut Vec<Candidate>) -> bool {
+    pub(super) fn cut(&self, cut: FirstCut, before: &[Candidate], list: &mut Vec<Candidate>) -> bool {
         let least = self.best.last().map_or(f32::NEG_INFINITY, |c| c.logit);
         list.sort_unstable_by(best_first);
         // What is not listed may be as large as the least of the best, and have a lower id than one that was changed to that.
@@ -103,8 +104,8 @@ impl Shortlist {
             move |c: &Candidate| (f64::from(c.logit) / t - sum).exp()
         };
         let keep = match cut {
-            Cut::Rank(k) => k,
-            Cut::Mass { p, min_keep } => {
+            FirstCut::Rank(k) => k,
+            FirstCut::Mass { p, min_keep } => {
                 let (of, mut sum) = (probability(1.0), 0.0);
                 let reached = list.iter().position(|c| {
                     sum += of(c);
@@ -113,7 +114,7 @@ impl Shortlist {
                 let Some(last) = reached else { return false };
                 (last + 1).max(min_keep)
             }
-            Cut::Share { p, min_keep } => {
+            FirstCut::Share { p, min_keep } => {
                 let best = list.first().map_or(f32::NEG_INFINITY, |c| c.logit);
                 let floor = (best + p.ln()).min(best);
                 let above = list.iter().take_while(|c| c.logit >= floor).count();
@@ -122,7 +123,7 @@ impl Shortlist {
                 }
                 above
             }
-            Cut::Surprise { mu, temperature } => {
+            FirstCut::Surprise { mu, temperature } => {
                 let of = probability(temperature);
                 let taken = |c: &Candidate| -of(c).log2() <= mu;
                 if !all && taken(&Candidate { id: 0, logit: least }) {
@@ -131,7 +132,7 @@ impl Shortlist {
                 let kept = list.iter().take_while(|c| taken(c)).count();
                 kept.max(1)
             }
-            Cut::Zipf { mu, temperature } => {
+            FirstCut::Zipf { mu, temperature } => {
                 let mut tempered = list[..sure].to_vec();
                 steps::temperature(&mut tempered, temperature);
                 // The estimate is made once more when one of them is chosen.
@@ -144,7 +145,7 @@ impl Shortlist {
             return false;
         }
         list.truncate(keep);
-        if matches!(cut, Cut::Share { .. }) {
+        if matches!(cut, FirstCut::Share { .. }) {
             list.sort_unstable_by_key(|c| c.id); // as that step leaves them
         }
         true
@@ -162,35 +163,35 @@ impl Shortlist {
 
 /// A chain's first cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Cut {
+pub(super) enum FirstCut {
     /// The best ones.
     Rank(usize),
     /// The fewest with so much probability.
     Mass { p: f32, min_keep: usize },
-    /// Those with a share of the best one's probability.
+    /// Candidates with a share of the best one's probability.
     Share { p: f32, min_keep: usize },
-    /// Those up to a surprise in bits, at a temperature: mirostat 2.
+    /// Candidates up to a surprise in bits, at a temperature: mirostat 2.
     Surprise { mu: f64, temperature: f32 },
-    /// As many as Zipf's law, by the best ones, gives that surprise: mirostat 1.
+    /// Number of candidates that Zipf's law, by the best ones, gives that surprise: mirostat 1.
     Zipf { mu: f64, temperature: f32 },
 }
 
 impl SamplerOptions {
     /// The chain's first cut and how many active steps come before it, if it can be made on a [`Shortlist`]. `mu`: mirostat's.
-    pub(super) fn first_cut(&self, mu: f64) -> Option<(Cut, usize)> {
+    pub(super) fn first_cut(&self, mu: f64) -> Option<(FirstCut, usize)> {
         let lowers = |step: &Step| matches!(step, Step::Penalties | Step::Dry);
         let before = self.active().take_while(lowers).count();
         if self.active().filter(lowers).count() > before {
             return None;
         }
         let cut = match self.active().nth(before) {
-            _ if self.is_greedy() => Cut::Rank(1),
+            _ if self.is_greedy() => FirstCut::Rank(1),
             _ if self.mirostat > 0 && self.temperature.is_nan() => return None,
-            _ if self.mirostat == 1 => Cut::Zipf { mu, temperature: self.temperature },
-            _ if self.mirostat > 1 => Cut::Surprise { mu, temperature: self.temperature },
-            Some(Step::TopK) => Cut::Rank(usize::try_from(self.top_k).ok().filter(|k| *k <= MOST_KEPT)?),
-            Some(Step::TopP) => Cut::Mass { p: self.top_p, min_keep: self.min_keep },
-            Some(Step::MinP) => Cut::Share { p: self.min_p, min_keep: self.min_keep },
+            _ if self.mirostat == 1 => FirstCut::Zipf { mu, temperature: self.temperature },
+            _ if self.mirostat > 1 => FirstCut::Surprise { mu, temperature: self.temperature },
+            Some(Step::TopK) => FirstCut::Rank(usize::try_from(self.top_k).ok().filter(|k| *k <= MOST_KEPT)?),
+            Some(Step::TopP) => FirstCut::Mass { p: self.top_p, min_keep: self.min_keep },
+            Some(Step::MinP) => FirstCut::Share { p: self.min_p, min_keep: self.min_keep },
             _ => return None,
         };
         Some((cut, before))

@@ -193,7 +193,7 @@ pub fn softmax(list: &[Candidate]) -> Vec<f64> {
 struct Probabilities {
     best: f64,
     sum: f64,
-    /// Of an infinite logit, the one that has it all.
+    /// The id of an infinite logit, which has all of the probability.
     only: Option<u32>,
 }
 
@@ -205,7 +205,7 @@ impl Probabilities {
         Probabilities { best, sum, only }
     }
 
-    /// Of one of the list.
+    /// The probability of one candidate of the list.
     fn one(&self, c: &Candidate) -> f64 {
         match self.only {
             Some(id) => f64::from(u8::from(c.id == id)),

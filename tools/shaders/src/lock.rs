@@ -13,10 +13,10 @@ const HEAD: &str =
 
 /// What one kernel's archive was made of, and what it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// Of its sources.
+pub struct LockLine {
+    /// The hash of its sources.
     pub sources: String,
-    /// Of the archive.
+    /// The hash of the archive.
     pub archive: String,
 }
 
@@ -26,7 +26,7 @@ pub struct Lock {
     /// Name and version of the compiler.
     pub compiler: String,
     /// By kernel.
-    pub kernels: BTreeMap<String, Line>,
+    pub kernels: BTreeMap<String, LockLine>,
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -48,7 +48,7 @@ pub fn index() -> String {
 ///
 /// # Errors
 /// A file that cannot be read.
-pub fn found(root: &Path) -> Result<Lock, String> {
+pub fn lock_of_tree(root: &Path) -> Result<Lock, String> {
     let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
     let versions = String::from_utf8(read(&root.join("Cargo.lock"))?).map_err(|e| format!("Cargo.lock: {e}"))?;
     let version = versions.split("name = \"shaderc\"\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
@@ -61,7 +61,7 @@ pub fn found(root: &Path) -> Result<Lock, String> {
             all.extend(content.into_bytes());
         }
         let archive = hash(&read(&root.join(format!("shaders/spirv/{}.bin", kernel.name)))?);
-        kernels.insert(kernel.name.to_string(), Line { sources: hash(&all), archive });
+        kernels.insert(kernel.name.to_string(), LockLine { sources: hash(&all), archive });
     }
     Ok(Lock { compiler, kernels })
 }
@@ -93,7 +93,7 @@ impl Lock {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 ["compiler", name, version] => lock.compiler = format!("{name} {version}"),
                 [kernel, sources, archive] => {
-                    let line = Line { sources: sources.into(), archive: archive.into() };
+                    let line = LockLine { sources: sources.into(), archive: archive.into() };
                     lock.kernels.insert(kernel.into(), line);
                 }
                 _ => {}
@@ -128,7 +128,7 @@ impl Lock {
     }
 
     /// Kernels that were compiled since `base`; all of them with another compiler.
-    pub fn compiled_since(&self, base: &Lock) -> Vec<&str> {
+    pub fn kernels_changed_since(&self, base: &Lock) -> Vec<&str> {
         let other = self.compiler != base.compiler;
         let new = self.kernels.iter().filter(|(kernel, line)| other || base.kernels.get(*kernel) != Some(line));
         new.map(|(kernel, _)| kernel.as_str()).collect()
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn the_committed_modules_are_those_that_the_committed_sources_made() {
         let committed = Lock::parse(&fs::read_to_string(root().join("shaders/spirv.lock")).unwrap());
-        let differences = committed.differences(&found(root()).unwrap());
+        let differences = committed.differences(&lock_of_tree(root()).unwrap());
         assert!(differences.is_empty(), "make shaders: {differences:#?}");
         assert_eq!(strays(root()).unwrap(), Vec::<String>::new());
     }
 
     #[test]
     fn what_changed_is_told_by_kernel() {
-        let line = |sources: &str, archive: &str| Line { sources: sources.into(), archive: archive.into() };
+        let line = |sources: &str, archive: &str| LockLine { sources: sources.into(), archive: archive.into() };
         let kernels = ["a", "b", "c", "d"].map(|kernel| (kernel.to_string(), line("1", "2")));
         let base = Lock { compiler: "shaderc 1".into(), kernels: kernels.into() };
         assert_eq!(Lock::parse(&base.text()), base);
@@ -166,9 +166,9 @@ mod tests {
         let parts =
             ["b: its sources changed", "c: its SPIR-V is another", "e: was never compiled", "d: there is no such"];
         assert!(parts.iter().all(|part| told.contains(part)) && !told.contains("a:"), "{told}");
-        assert_eq!(now.compiled_since(&base), ["b", "c", "e"]);
+        assert_eq!(now.kernels_changed_since(&base), ["b", "c", "e"]);
         let other = Lock { compiler: "shaderc 2".into(), ..base.clone() };
-        assert!(base.differences(&other).len() == 1 && other.compiled_since(&base).len() == 4);
+        assert!(base.differences(&other).len() == 1 && other.kernels_changed_since(&base).len() == 4);
     }
 
     #[test]

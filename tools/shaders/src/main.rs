@@ -7,7 +7,7 @@
 //!        kernels that were compiled since the lock in the file BASE.
 //! All but the last need the feature `shaderc`.
 
-use pumex_build_shaders::lock::{found, strays, Lock};
+use pumex_build_shaders::lock::{lock_of_tree, strays, Lock};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,17 +18,17 @@ type Fault = Box<dyn std::error::Error>;
 const LOCK: &str = "shaders/spirv.lock";
 
 /// Whether the tree is as the lock says.
-fn unchanged(base: Option<&String>) -> Result<bool, Fault> {
+fn is_unchanged(base: Option<&String>) -> Result<bool, Fault> {
     let root = Path::new(".");
     let lock = Lock::parse(&fs::read_to_string(LOCK)?);
-    let wrong = [lock.differences(&found(root)?), strays(root)?].concat();
+    let wrong = [lock.differences(&lock_of_tree(root)?), strays(root)?].concat();
     wrong.iter().for_each(|what| eprintln!("{what}"));
     if !wrong.is_empty() {
         eprintln!("expected the SPIR-V that the sources make: make shaders KERNELS=\"...\"");
         return Ok(false);
     }
     if let Some(base) = base {
-        println!("{}", lock.compiled_since(&Lock::parse(&fs::read_to_string(base)?)).join(" "));
+        println!("{}", lock.kernels_changed_since(&Lock::parse(&fs::read_to_string(base)?)).join(" "));
     }
     Ok(true)
 }
@@ -70,13 +70,13 @@ fn compile(args: Vec<String>) -> Result<bool, Fault> {
     }
     if !check {
         let mut lock = Lock::parse(&fs::read_to_string(LOCK).unwrap_or_default());
-        let found = found(root)?;
+        let found = lock_of_tree(root)?;
         // Of another compiler's modules nothing is known.
-        if lock.compiler != found.compiler {
-            lock = Lock { compiler: found.compiler.clone(), ..Lock::default() };
+        if lock.compiler != lock_of_tree.compiler {
+            lock = Lock { compiler: lock_of_tree.compiler.clone(), ..Lock::default() };
         }
-        lock.kernels.retain(|kernel, _| found.kernels.contains_key(kernel));
-        let new = found.kernels.into_iter().filter(|(kernel, _)| only.is_empty() || only.contains(kernel));
+        lock.kernels.retain(|kernel, _| lock_of_tree.kernels.contains_key(kernel));
+        let new = lock_of_tree.kernels.into_iter().filter(|(kernel, _)| only.is_empty() || only.contains(kernel));
         lock.kernels.extend(new);
         fs::write(LOCK, lock.text())?;
     }
@@ -92,7 +92,7 @@ fn compile(_: Vec<String>) -> Result<bool, Fault> {
 fn run() -> Result<bool, Fault> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().position(|a| a == "--lock") {
-        Some(at) => unchanged(args.get(at + 1)),
+        Some(at) => is_unchanged(args.get(at + 1)),
         None => compile(args),
     }
 }

@@ -28,7 +28,7 @@ pub fn fields(format: &Format, second: bool) -> String {
         if t.entry_words() == 2 {
             out += "#define TABLE_OF_PAIRS\n";
         }
-        if let Some(levels) = t.packed_levels() {
+        if let Some(levels) = t.pack_levels() {
             let words: Vec<String> = levels.iter().map(|w| format!("{w:#010x}u")).collect();
             out += &format!("#define LEVELS {}\n", words.join(", "));
         }
@@ -37,7 +37,7 @@ pub fn fields(format: &Format, second: bool) -> String {
 }
 
 /// A kernel, with the formats it is compiled for, if it is compiled for any.
-pub struct Job {
+pub struct CompileJob {
     /// The kernel.
     pub kernel: &'static str,
     /// The format, or two of them with `+` between.
@@ -46,9 +46,9 @@ pub struct Job {
     pub needs: Needs,
 }
 
-impl Job {
+impl CompileJob {
     /// Every module there is; of some kernels only, if any are named.
-    pub fn all(only: &[String]) -> Vec<Job> {
+    pub fn all(only: &[String]) -> Vec<CompileJob> {
         let mut jobs = Vec::new();
         for kernel in KERNELS.iter().filter(|k| only.is_empty() || only.iter().any(|o| o == k.name)) {
             let one = all().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
@@ -57,7 +57,7 @@ impl Job {
                 Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
                 _ => one,
             };
-            jobs.extend(stems.into_iter().map(|stem| Job { kernel: kernel.name, stem, needs: kernel.needs }));
+            jobs.extend(stems.into_iter().map(|stem| CompileJob { kernel: kernel.name, stem, needs: kernel.needs }));
         }
         jobs
     }
@@ -69,7 +69,7 @@ impl Job {
 }
 
 /// The file that `weight.glsl` and its like are for a format, and without what comes after the name.
-pub fn resolved(wanted: &str, stem: Option<&str>) -> String {
+pub fn resolve_include(wanted: &str, stem: Option<&str>) -> String {
     let name = wanted.split_once(": ").map_or(wanted, |(name, _)| name);
     let name = name.strip_suffix(".2.glsl").map_or(name.to_string(), |name| format!("{name}.glsl"));
     match (name.as_str(), stem) {
@@ -84,7 +84,7 @@ pub fn resolved(wanted: &str, stem: Option<&str>) -> String {
 /// # Errors
 /// A file that cannot be read.
 pub fn parts(kernel: &Kernel, glsl: &Path) -> Result<BTreeMap<String, String>, String> {
-    let jobs = Job::all(&[kernel.name.to_string()]);
+    let jobs = CompileJob::all(&[kernel.name.to_string()]);
     let mut stems: Vec<Option<&str>> =
         jobs.iter().flat_map(|job| job.stem.unwrap_or_default().split('+')).map(Some).collect();
     stems.sort_unstable();
@@ -101,7 +101,7 @@ pub fn parts(kernel: &Kernel, glsl: &Path) -> Result<BTreeMap<String, String>, S
             let read = || std::fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
             let content = made().map_or_else(read, Ok)?;
             let included = content.lines().filter_map(|line| line.trim_start().strip_prefix("#include \""));
-            let included = included.filter_map(|rest| Some(resolved(rest.split_once('"')?.0, stem)));
+            let included = included.filter_map(|rest| Some(resolve_include(rest.split_once('"')?.0, stem)));
             left.extend(included);
             parts.insert(
                 if format.is_some() { format!("{file} of {}", stem.unwrap_or_default()) } else { file },

@@ -26,7 +26,7 @@ type Fault = Box<dyn std::error::Error>;
 const DEPTH: usize = 4096;
 
 /// A pipeline: module and constants by name, and the steps that run it.
-type Found = BTreeMap<(String, Vec<(&'static str, u32)>), Vec<String>>;
+type PipelineUses = BTreeMap<(String, Vec<(&'static str, u32)>), Vec<String>>;
 
 /// What estimates take of a card: by what its name has in it, threads for which it has an instruction in a cycle, GHz, GB/s, and
 /// cycles of a subgroup for a product of matrices as it has them: of 16 x 16 x 16 halves, of 8 rows on Intel (public figures).
@@ -52,7 +52,12 @@ fn step(name: &str) -> Result<(usize, bool), Fault> {
 }
 
 /// Adds what a step runs.
-fn add(found: &mut Found, caps: &Caps, plan: &pumex::plan::Plan, (label, name): (&str, &str)) -> Result<(), Fault> {
+fn add(
+    found: &mut PipelineUses,
+    caps: &Caps,
+    plan: &pumex::plan::Plan,
+    (label, name): (&str, &str),
+) -> Result<(), Fault> {
     let (rows, decode_batch) = step(name)?;
     let run = DryRun {
         plan,
@@ -133,10 +138,10 @@ fn main() -> Result<(), Fault> {
     };
     let steps = rest.first().map_or("1,512", String::as_str);
     let opened = Device::open(&vk::Options { executables: true, ..vk::Options::default() })?;
-    let device = opened.chosen_by(policy::as_used(opened.caps().clone()));
+    let device = opened.with_caps(policy::as_used(opened.caps().clone()));
     let caps = device.caps();
     println!("{} ({:?}), {}", caps.name, policy::DeviceClass::of(caps), caps.driver);
-    let mut found = Found::new();
+    let mut found = PipelineUses::new();
     let shape = synthetic::find(name).ok_or_else(|| format!("{name}: no such shape"))?;
     for name in types.split(',').filter(|name| *name != "-") {
         let recipe = recipe::find(name).ok_or_else(|| format!("{name}: no such type"))?;

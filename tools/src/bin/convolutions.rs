@@ -44,7 +44,7 @@ fn time(device: &Device, record: impl Fn(&mut vk::Recorder) -> pumex::Result<()>
 }
 
 /// A buffer of so many words, all the same.
-fn filled(device: &Device, name: &str, words: usize, word: u32) -> Result<Buffer, Fault> {
+fn create_filled_buffer(device: &Device, name: &str, words: usize, word: u32) -> Result<Buffer, Fault> {
     let buffer = device.buffer(name, 4 * words as u64, Class::Scratch)?;
     vk::send(device, &buffer, &word.to_le_bytes().repeat(words))?;
     Ok(buffer)
@@ -68,9 +68,9 @@ fn main() -> Result<(), Fault> {
             groups,
         };
         let [width, height] = shape.output()?;
-        let x = filled(&device, "x", inputs * side * side, 1f32.to_bits())?;
-        let w = filled(&device, "w", shape.weights().div_ceil(2), 0x3c00_3c00)?;
-        let y = filled(&device, "y", outputs * width * height, 0)?;
+        let x = create_filled_buffer(&device, "x", inputs * side * side, 1f32.to_bits())?;
+        let w = create_filled_buffer(&device, "w", shape.weights().div_ceil(2), 0x3c00_3c00)?;
+        let y = create_filled_buffer(&device, "y", outputs * width * height, 0)?;
         let flops = 2.0 * (width * height * shape.weights()) as f64;
         let bytes = (4 * (inputs * side * side + outputs * width * height) + 2 * shape.weights()) as f64;
         for tile in conv2d_tiles(device.caps()) {

@@ -21,7 +21,7 @@ struct Copy {
 }
 
 /// What became of the tests of a fault.
-enum Seen {
+enum FaultResult {
     /// These failed.
     By(Vec<String>),
     /// All passed.
@@ -83,32 +83,32 @@ impl Copy {
     }
 
     /// What the tests say.
-    fn ask(&self, by: &By) -> Result<Seen, String> {
+    fn ask(&self, by: &By) -> Result<FaultResult, String> {
         let (built, said) = self.cargo(by, true)?;
         if !built {
-            return Ok(Seen::Error(said));
+            return Ok(FaultResult::Error(said));
         }
         let (passed, said) = self.cargo(by, false)?;
         let failed = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
         let failed: Vec<String> = failed.map(str::to_string).collect();
         let none = said.lines().filter(|line| line.starts_with("running ")).all(|line| line.starts_with("running 0 "));
         Ok(match (none, passed, failed.is_empty()) {
-            (true, ..) => Seen::Error(format!("no test is named {:?}", by.filter)),
-            (_, true, _) => Seen::Not,
-            (_, false, false) => Seen::By(failed),
-            (_, false, true) => Seen::Error(said),
+            (true, ..) => FaultResult::Error(format!("no test is named {:?}", by.filter)),
+            (_, true, _) => FaultResult::Not,
+            (_, false, false) => FaultResult::By(failed),
+            (_, false, true) => FaultResult::Error(said),
         })
     }
 
     /// Which tests see a fault. The file is as it was afterwards.
-    fn with(&self, fault: &Fault) -> Result<Seen, String> {
+    fn with(&self, fault: &Fault) -> Result<FaultResult, String> {
         let file = self.source.join(&fault.file);
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", fault.file))?;
-        std::fs::write(&file, fault.applied(&text)?).map_err(|e| format!("{}: {e}", fault.file))?;
-        let mut seen = Ok(Seen::Not);
+        std::fs::write(&file, fault.apply(&text)?).map_err(|e| format!("{}: {e}", fault.file))?;
+        let mut seen = Ok(FaultResult::Not);
         for by in &fault.by {
             seen = self.ask(by);
-            if !matches!(seen, Ok(Seen::Not)) {
+            if !matches!(seen, Ok(FaultResult::Not)) {
                 break;
             }
         }
@@ -151,20 +151,20 @@ fn run() -> Result<bool, String> {
     for (target, filter, models) in tests {
         let by = By { target: target.into(), filter: filter.into(), models: models.into() };
         match copy.ask(&by)? {
-            Seen::Not => {}
-            Seen::By(failed) => return Err(format!("without a fault {} fail", failed.join(", "))),
-            Seen::Error(said) => return Err(format!("{target} {filter} {models}: {}", end_of(&said))),
+            FaultResult::Not => {}
+            FaultResult::By(failed) => return Err(format!("without a fault {} fail", failed.join(", "))),
+            FaultResult::Error(said) => return Err(format!("{target} {filter} {models}: {}", end_of(&said))),
         }
     }
     let mut unseen = 0;
     for fault in &faults {
         let seen = copy.with(fault)?;
         match &seen {
-            Seen::By(tests) => println!("{}: seen by {}", fault.what, tests.join(", ")),
-            Seen::Not => println!("{}: NOT SEEN", fault.what),
-            Seen::Error(said) => println!("{}: ERROR\n{}", fault.what, end_of(said)),
+            FaultResult::By(tests) => println!("{}: seen by {}", fault.what, tests.join(", ")),
+            FaultResult::Not => println!("{}: NOT SEEN", fault.what),
+            FaultResult::Error(said) => println!("{}: ERROR\n{}", fault.what, end_of(said)),
         }
-        unseen += usize::from(!matches!(seen, Seen::By(_)));
+        unseen += usize::from(!matches!(seen, FaultResult::By(_)));
     }
     println!("{} of {} faults are seen", faults.len() - unseen, faults.len());
     Ok(unseen == 0)

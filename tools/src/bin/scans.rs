@@ -3,7 +3,7 @@
 //! usage: `scans [ROWS] [cpu|vulkan] [NAME]`; prints, per shape, microseconds of a layer in a step of that many rows of a sequence, and in
 //! a step of one, with the GB/s at which that one reads and writes the state.
 
-use pumex::cpu::{Fast, Settings, Sizes};
+use pumex::cpu::{Fast, FastSettings, RunnerSizes};
 use pumex::engine::{self, CacheType, Debug, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
@@ -25,9 +25,9 @@ const LAYERS: usize = 9;
 const STEPS: usize = 7;
 
 /// A model's recurrence: name, kind, heads, columns of values and keys, groups of keys, whether it fades column by column.
-type Shape = (&'static str, ScanKind, usize, usize, usize, usize, bool);
+type ScanShape = (&'static str, ScanKind, usize, usize, usize, usize, bool);
 
-const SHAPES: [Shape; 5] = [
+const SHAPES: [ScanShape; 5] = [
     ("qwen3next-80b", ScanKind::Delta, 32, 128, 128, 16, false),
     ("kimi-linear-48b", ScanKind::Delta, 32, 128, 128, 32, true),
     ("granite-4-h-small", ScanKind::Mamba, 128, 64, 128, 1, false),
@@ -45,7 +45,7 @@ fn noise(len: usize, size: f32) -> impl Iterator<Item = f32> {
 }
 
 /// A model of `layers` scans of the same columns.
-fn model((_, kind, heads, v_dim, k_dim, groups, by_column): Shape, layers: usize) -> Result<(Gguf, Plan), Fault> {
+fn model((_, kind, heads, v_dim, k_dim, groups, by_column): ScanShape, layers: usize) -> Result<(Gguf, Plan), Fault> {
     let (keys, values, per) = (groups * k_dim, heads * v_dim, if by_column { k_dim } else { 1 });
     let mamba = kind == ScanKind::Mamba;
     let fades = if mamba { 0 } else { heads * per };
@@ -139,15 +139,16 @@ fn time(runner: &mut dyn Runner, rows: usize) -> Result<f64, Fault> {
 }
 
 /// Microseconds of a layer of a shape in steps of each of `rows`.
-fn layer<const N: usize>(shape: Shape, rows: [usize; N], on_cpu: bool, chunks: bool) -> Result<[f64; N], Fault> {
+fn layer<const N: usize>(shape: ScanShape, rows: [usize; N], on_cpu: bool, chunks: bool) -> Result<[f64; N], Fault> {
     let mut seconds = [[0.0; N]; 2];
     for (seconds, layers) in seconds.iter_mut().zip([LAYERS, 1]) {
         let (gguf, plan) = model(shape, layers)?;
         let most = rows.into_iter().max().unwrap_or(1);
         let mut runner: Box<dyn Runner + '_> = if on_cpu {
             let half = || Elements::Floats(Float::F16);
-            let sizes = Sizes { n_ctx: 4096, n_seqs: 1, max_rows: most, cache_positions: None, k: half(), v: half() };
-            Box::new(Fast::new(&gguf, plan, sizes, &Settings::default())?)
+            let sizes =
+                RunnerSizes { n_ctx: 4096, n_seqs: 1, max_rows: most, cache_positions: None, k: half(), v: half() };
+            Box::new(Fast::new(&gguf, plan, sizes, &FastSettings::default())?)
         } else {
             let options = Options {
                 device: DeviceChoice::Vulkan,

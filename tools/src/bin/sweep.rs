@@ -15,16 +15,16 @@ use pumex_quant::{all, Format};
 use std::time::{Duration, Instant};
 
 /// A product: outputs, inputs, what it does beside multiplying.
-type Shape = (usize, usize, GemmFusion);
+type ProductShape = (usize, usize, GemmFusion);
 
-/// As weights lie on a discrete device.
+/// A product with plain weights, the way they lie on a discrete device.
 const PLAIN: GemmFusion =
     GemmFusion { gated: false, add: false, norm: false, soa: true, activations: ActivationQuant::Q16 };
 const NORM: GemmFusion = GemmFusion { norm: true, ..PLAIN };
 const ADD: GemmFusion = GemmFusion { add: true, ..PLAIN };
 const GATED: GemmFusion = GemmFusion { gated: true, ..NORM };
-const SHAPES: [Shape; 3] = [(4096, 4096, PLAIN), (14336, 4096, PLAIN), (128_256, 4096, PLAIN)];
-const ROLES: [Shape; 5] =
+const SHAPES: [ProductShape; 3] = [(4096, 4096, PLAIN), (14336, 4096, PLAIN), (128_256, 4096, PLAIN)];
+const ROLES: [ProductShape; 5] =
     [(6144, 4096, NORM), (4096, 4096, ADD), (14336, 4096, GATED), (4096, 14336, ADD), (128_256, 4096, NORM)];
 
 /// Bytes that a round of launches reads at least, so that no cache holds them.
@@ -47,15 +47,29 @@ struct Bench {
 
 impl Bench {
     /// Microseconds of one launch in a row of them over copies of the matrix.
-    fn time(&mut self, f: &Format, shape: Shape, n: usize, tile: &GemvTile, w: &vk::Buffer) -> Result<f64, Fault> {
+    fn time(
+        &mut self,
+        f: &Format,
+        shape: ProductShape,
+        n: usize,
+        tile: &GemvTile,
+        w: &vk::Buffer,
+    ) -> Result<f64, Fault> {
         let mut spec = tile.spec(shape.1, n, shape.2);
         spec.extend(tile.whole_rows(std::iter::once(shape.0)));
         let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &spec)?;
         self.time_of(f, shape, n, (&pipeline, [tile.groups, 1, 1], 0), w)
     }
 
-    /// Likewise by cooperative matrices, their activations packed.
-    fn time_mat(&mut self, f: &Format, shape: Shape, n: usize, tile: &MatTile, w: &vk::Buffer) -> Result<f64, Fault> {
+    /// Microseconds of one launch by cooperative matrices, with packed activations, in a row of launches over copies of the matrix.
+    fn time_mat(
+        &mut self,
+        f: &Format,
+        shape: ProductShape,
+        n: usize,
+        tile: &MatTile,
+        w: &vk::Buffer,
+    ) -> Result<f64, Fault> {
         let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(shape.1, shape.2))?;
         let grid = [tile.groups, n.div_ceil(tile.columns()) as u32, 1];
         self.time_of(f, shape, n, (&pipeline, grid, n << 8), w)
@@ -64,7 +78,7 @@ impl Bench {
     fn time_of(
         &mut self,
         f: &Format,
-        (m, k, extras): Shape,
+        (m, k, extras): ProductShape,
         n: usize,
         (pipeline, grid, flags): (&vk::Pipeline, [u32; 3], usize),
         w: &vk::Buffer,
@@ -106,7 +120,7 @@ impl Bench {
     fn matrices(
         &mut self,
         f: &Format,
-        shape: Shape,
+        shape: ProductShape,
         n: usize,
         (w, only_policy): (&vk::Buffer, bool),
     ) -> Result<(), Fault> {
@@ -142,7 +156,7 @@ impl Bench {
 /// Random codes: where all are the same, threads that look them up never meet in a bank.
 fn fill(device: &Device, w: &vk::Buffer) -> Result<(), Fault> {
     let mut rng = Rng::new(7);
-    let bytes: Vec<u8> = (0..RANDOM_BYTES.min(w.len_bytes())).map(|_| rng.below(256) as u8).collect();
+    let bytes: Vec<u8> = (0..RANDOM_BYTES.min(w.len_bytes())).map(|_| rng.next_below(256) as u8).collect();
     vk::send(device, w, &bytes)?;
     Ok(vk::repeat(device, vec![(w.clone(), bytes.len() as u64, w.len_bytes())])?)
 }
@@ -161,11 +175,11 @@ fn main() -> Result<(), Fault> {
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
     let activations = if args.get(3).is_some_and(|a| a == "q16") { ActivationQuant::Q16 } else { ActivationQuant::Q8 };
     let asked = |what: &str| args.get(2).is_some_and(|a| a.split(',').any(|a| a == what));
-    let shapes: &[Shape] = if asked("roles") { &ROLES } else { &SHAPES };
+    let shapes: &[ProductShape] = if asked("roles") { &ROLES } else { &SHAPES };
     let only_policy = asked("policy");
     let only_some = asked("some");
     let shapes = if only_some { &shapes[1..] } else { shapes };
-    let packed: Vec<u8> = pumex_quant::tables::packed().iter().flat_map(|w| w.to_le_bytes()).collect();
+    let packed: Vec<u8> = pumex_quant::tables::pack_all().iter().flat_map(|w| w.to_le_bytes()).collect();
     let tables = device.buffer("tables", packed.len() as u64, Class::Weights)?;
     vk::send(&device, &tables, &packed)?;
     let mut bench = Bench { kernels: Kernels::new(&device), device, tables };

@@ -148,7 +148,7 @@ fn main() -> Result<(), Fault> {
     };
     let device = Device::open(&vk::Options::default())?;
     println!("{}", device.caps().name);
-    let packed: Vec<u8> = pumex_quant::tables::packed().iter().flat_map(|w| w.to_le_bytes()).collect();
+    let packed: Vec<u8> = pumex_quant::tables::pack_all().iter().flat_map(|w| w.to_le_bytes()).collect();
     let tables = device.buffer("tables", packed.len() as u64, Class::Weights)?;
     vk::send(&device, &tables, &packed)?;
     let bench = Bench { kernels: Kernels::new(&device), device, tables };

@@ -134,7 +134,7 @@ impl Matrix2 {
 impl MatrixShape {
     /// Its rows, columns and inputs, if kernels can fill such matrices from shared memory: those that subgroups of any size hold.
     /// Others, of 8 columns, want subgroups of 8.
-    pub(super) fn staged(&self) -> Option<(u32, u32, u32)> {
+    pub(super) fn staged_shape(&self) -> Option<(u32, u32, u32)> {
         use ElementType::{F16, F32};
         let fits = matches!((self.m, self.n, self.k), (8 | 16, 16, 16) | (8, 8, 8))
             && self.scope == MatrixScope::Subgroup
@@ -142,7 +142,7 @@ impl MatrixShape {
         fits.then_some((self.m, self.n, self.k))
     }
 
-    /// Likewise of signed bytes, with sums in 32 bits.
+    /// Its rows, columns and inputs, if kernels can fill such matrices with signed bytes, with sums in 32 bits.
     pub(super) fn bytes(&self) -> Option<(u32, u32, u32)> {
         use ElementType::{S32, S8};
         let fits = matches!((self.m, self.n, self.k), (8 | 16, 16, 16 | 32) | (16, 8, 32) | (8, 8, 8))

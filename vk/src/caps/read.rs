@@ -14,7 +14,7 @@ const SHADER_CORES: &str = "VK_ARM_shader_core_builtins";
 const PCI: &str = "VK_EXT_pci_bus_info";
 
 /// A physical device that is asked.
-struct Asked<'a> {
+struct PhysicalDeviceReader<'a> {
     entry: &'a ash::Entry,
     instance: &'a ash::Instance,
     physical: vk::PhysicalDevice,
@@ -76,13 +76,13 @@ pub(crate) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
         (instance.get_physical_device_properties(physical), extensions)
     };
     let extensions = extensions.iter().map(|e| text(&e.extension_name)).collect();
-    let asked = Asked { entry, instance, physical, basic, extensions };
+    let asked = PhysicalDeviceReader { entry, instance, physical, basic, extensions };
     let (properties, features) = (asked.properties(), asked.features());
     let (heaps, memory_types) = asked.memory();
     asked.caps(&properties, &features, heaps, memory_types)
 }
 
-impl Asked<'_> {
+impl PhysicalDeviceReader<'_> {
     fn has(&self, extension: &str) -> bool {
         self.extensions.iter().any(|e| e == extension)
     }

@@ -15,7 +15,7 @@ const ALIGNED: u32 = 2;
 
 /// The module without numbers of 16 bits; the same, if it has none, and none where they are more than loaded from buffers.
 pub fn without_halves(words: &[u32]) -> Option<Vec<u32>> {
-    let known = Known::of(words)?;
+    let known = Declarations::of(words)?;
     if !known.loads {
         return Some(words.to_vec());
     }
@@ -47,7 +47,7 @@ pub fn without_halves(words: &[u32]) -> Option<Vec<u32>> {
 
 /// What is declared in a module.
 #[derive(Default)]
-struct Known {
+struct Declarations {
     loads: bool,
     uint: u32,
     /// Two of them.
@@ -64,9 +64,9 @@ struct Known {
     uints: HashMap<u32, u32>,
 }
 
-impl Known {
-    fn of(words: &[u32]) -> Option<Known> {
-        let mut known = Known::default();
+impl Declarations {
+    fn of(words: &[u32]) -> Option<Declarations> {
+        let mut known = Declarations::default();
         words.get(3)?;
         for next in instructions(words.get(HEADER_WORDS..)?) {
             let (code, operands) = next?;
@@ -95,7 +95,7 @@ impl Known {
 /// A module on its way.
 struct Rewriter {
     ids: Ids,
-    known: Known,
+    known: Declarations,
     head: Code,
     body: Code,
     /// Where arrays begin: by pointer, the low word of the address.

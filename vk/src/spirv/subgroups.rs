@@ -55,7 +55,7 @@ mod group {
 
 /// The module with workgroups of `threads` for subgroups; none where it has operations that have no replacement.
 pub fn without_subgroups(words: &[u32], threads: u32) -> Option<Vec<u32>> {
-    let known = Known::of(words)?;
+    let known = Declarations::of(words)?;
     let mut rewriter = Rewriter::new(known, threads);
     let (mut rest, mut at) = (instructions(words.get(HEADER_WORDS..)?).peekable(), 0);
     while let Some(next) = rest.peek() {
@@ -78,7 +78,7 @@ pub fn without_subgroups(words: &[u32], threads: u32) -> Option<Vec<u32>> {
 
 /// What is declared in a module.
 #[derive(Default)]
-struct Known {
+struct Declarations {
     bound: u32,
     /// Types: unsigned and signed integers and floats of 32 bits, booleans.
     uint: Option<u32>,
@@ -98,9 +98,9 @@ struct Known {
     ext: Option<u32>,
 }
 
-impl Known {
-    fn of(words: &[u32]) -> Option<Known> {
-        let mut known = Known { bound: *words.get(3)?, ..Known::default() };
+impl Declarations {
+    fn of(words: &[u32]) -> Option<Declarations> {
+        let mut known = Declarations { bound: *words.get(3)?, ..Declarations::default() };
         for next in instructions(words.get(HEADER_WORDS..)?) {
             let (code, operands) = next?;
             match (code, operands) {
@@ -136,7 +136,7 @@ impl Known {
 
 /// A module on its way, in the order of its parts.
 struct Rewriter {
-    known: Known,
+    known: Declarations,
     ids: Ids,
     threads: u32,
     head: Code,
@@ -151,7 +151,7 @@ struct Rewriter {
 }
 
 impl Rewriter {
-    fn new(known: Known, threads: u32) -> Rewriter {
+    fn new(known: Declarations, threads: u32) -> Rewriter {
         let mut ids = Ids { next: known.bound };
         let (scratch, index) = (ids.fresh(), known.index.unwrap_or_else(|| ids.fresh()));
         let (head, globals, body, made) = Default::default();

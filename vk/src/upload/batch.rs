@@ -1,6 +1,6 @@
 //! Bytes that go to the device together, the memory they wait in, and what the device does with them.
 
-use super::load::{Load, Repack, Way};
+use super::load::{Load, Repack, UploadOptions};
 use crate::commands::{Recorder, Recording};
 use crate::device::Device;
 use crate::lock::lock;
@@ -17,7 +17,7 @@ const WORD: u64 = 4;
 const PIECE: usize = 1 << 20;
 
 /// Bytes of a load that go in one batch.
-pub(super) struct Run<'a> {
+pub(super) struct ByteRun<'a> {
     pub(super) load: Arc<Load<'a>>,
     /// Where in the load.
     pub(super) from: usize,
@@ -27,7 +27,7 @@ pub(super) struct Run<'a> {
 }
 
 /// Memory of the host for a batch on its way.
-pub(super) struct Slot {
+pub(super) struct StagingSlot {
     device: Device,
     pub(super) buffer: Buffer,
     last: Mutex<Last>,
@@ -39,11 +39,11 @@ struct Last {
     value: Option<u64>,
 }
 
-impl Slot {
-    pub(super) fn new(device: &Device, way: &Way) -> Result<Slot> {
+impl StagingSlot {
+    pub(super) fn new(device: &Device, way: &UploadOptions) -> Result<StagingSlot> {
         let buffer = device.buffer("staging", (way.batch_bytes as u64).next_multiple_of(WORD), Class::Staging)?;
         let recording = Some(device.recorder_bare(0)?.finish()?);
-        Ok(Slot { device: device.clone(), buffer, last: Mutex::new(Last { recording, value: None }) })
+        Ok(StagingSlot { device: device.clone(), buffer, last: Mutex::new(Last { recording, value: None }) })
     }
 
     /// Waits until the device is done with it.
@@ -53,7 +53,7 @@ impl Slot {
     }
 
     /// Submits what is to become of the runs that it holds.
-    pub(super) fn submit(&self, runs: &[Run<'_>]) -> Result<()> {
+    pub(super) fn submit(&self, runs: &[ByteRun<'_>]) -> Result<()> {
         let mut last = lock(&self.last);
         let former = last.recording.take();
         let mut rec = former.map_or_else(|| self.device.recorder_bare(0), Recording::again)?;
@@ -69,14 +69,14 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for StagingSlot {
     fn drop(&mut self) {
         let _ = self.wait(); // after a panic nobody else has
     }
 }
 
 /// Records the kernel that lays out a run of a batch at `from`.
-fn lay_out(rec: &mut Recorder, from: &Buffer, run: &Run<'_>, repack: &Repack) {
+fn lay_out(rec: &mut Recorder, from: &Buffer, run: &ByteRun<'_>, repack: &Repack) {
     let rows = run.from / repack.row_bytes;
     let to = run.load.to.address() + (rows * repack.row_words * 4) as u64;
     let mut push = [from.address() + run.at as u64, to].map(u64::to_le_bytes).concat();
@@ -87,14 +87,14 @@ fn lay_out(rec: &mut Recorder, from: &Buffer, run: &Run<'_>, repack: &Repack) {
 }
 
 /// Runs that are to go together.
-pub(super) struct Planned<'b> {
+pub(super) struct PlannedBatch<'b> {
     /// Which of all the first one is.
     pub(super) first: usize,
-    pub(super) runs: Vec<Run<'b>>,
+    pub(super) runs: Vec<ByteRun<'b>>,
 }
 
 /// Part of a run.
-pub(super) struct Piece {
+pub(super) struct RunSlice {
     /// Which run of its batch.
     pub(super) run: usize,
     /// Where in the run.
@@ -105,23 +105,23 @@ pub(super) struct Piece {
 /// Runs that go together, and what is done of them.
 pub(super) struct Batch<'b> {
     /// Where they wait for the device; none if the host writes to where they belong.
-    pub(super) slot: Option<Arc<Slot>>,
-    pub(super) planned: Planned<'b>,
+    pub(super) slot: Option<Arc<StagingSlot>>,
+    pub(super) planned: PlannedBatch<'b>,
     /// What threads take one by one.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<RunSlice>,
     /// The one that is to be filled next.
     pub(super) next: AtomicUsize,
-    /// Those that are not filled yet.
+    /// Pieces that are not filled yet.
     pub(super) left: AtomicUsize,
 }
 
 impl<'b> Batch<'b> {
-    pub(super) fn new(slot: Option<Arc<Slot>>, planned: Planned<'b>) -> Batch<'b> {
+    pub(super) fn new(slot: Option<Arc<StagingSlot>>, planned: PlannedBatch<'b>) -> Batch<'b> {
         let mut pieces = Vec::new();
         for (i, run) in planned.runs.iter().enumerate() {
             let unit = run.load.unit.max(1);
             let most = (PIECE / unit).max(1) * unit;
-            let piece = |from| Piece { run: i, from, len: most.min(run.len - from) };
+            let piece = |from| RunSlice { run: i, from, len: most.min(run.len - from) };
             pieces.extend((0..run.len).step_by(most).map(piece));
         }
         let left = AtomicUsize::new(pieces.len());

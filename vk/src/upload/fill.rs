@@ -1,7 +1,7 @@
 //! Threads that fill batches, the one that gives batches their slots, and what they share with the one that plans.
 
-use super::batch::{Batch, Piece, Planned, Slot};
-use super::load::{Source, Way};
+use super::batch::{Batch, PlannedBatch, RunSlice, StagingSlot};
+use super::load::{UploadOptions, UploadSource};
 use crate::device::Device;
 use crate::lock::lock;
 use pumex_gguf::{Error, Result};
@@ -21,9 +21,9 @@ const AHEAD: usize = 8;
 
 /// What all threads know.
 #[derive(Default)]
-struct State<'b> {
+struct UploadState<'b> {
     /// What comes next, without slots.
-    planned: VecDeque<Planned<'b>>,
+    planned: VecDeque<PlannedBatch<'b>>,
     /// No more will be planned.
     ended: bool,
     /// All that ever had their slots.
@@ -31,11 +31,11 @@ struct State<'b> {
     /// No more will have.
     served: bool,
     /// All slots.
-    made: Vec<Arc<Slot>>,
+    made: Vec<Arc<StagingSlot>>,
     /// A batch waits for a slot.
     waiting: bool,
     /// Slots that nobody fills, the longest untouched first.
-    slots: VecDeque<Arc<Slot>>,
+    slots: VecDeque<Arc<StagingSlot>>,
     /// Batches planned that are not submitted yet.
     left: usize,
     /// Bytes submitted.
@@ -47,11 +47,11 @@ struct State<'b> {
 type Order = (usize, usize);
 
 /// What threads share.
-pub(super) struct Shared<'a, 'b> {
+pub(super) struct UploadThreads<'a, 'b> {
     device: &'a Device,
-    pub(super) way: &'a Way,
-    source: &'a dyn Source,
-    state: Mutex<State<'b>>,
+    pub(super) way: &'a UploadOptions,
+    source: &'a dyn UploadSource,
+    state: Mutex<UploadState<'b>>,
     /// For those that plan and serve.
     changed: Condvar,
     /// For those that fill.
@@ -62,7 +62,7 @@ pub(super) struct Shared<'a, 'b> {
 }
 
 /// Stops all threads when one panics, so that none waits for it.
-pub(super) struct Guard<'s, 'a, 'b>(&'s Shared<'a, 'b>);
+pub(super) struct Guard<'s, 'a, 'b>(&'s UploadThreads<'a, 'b>);
 
 impl Drop for Guard<'_, '_, '_> {
     fn drop(&mut self) {
@@ -72,26 +72,26 @@ impl Drop for Guard<'_, '_, '_> {
     }
 }
 
-impl<'a, 'b> Shared<'a, 'b> {
-    pub(super) fn new(device: &'a Device, way: &'a Way, source: &'a dyn Source) -> Self {
+impl<'a, 'b> UploadThreads<'a, 'b> {
+    pub(super) fn new(device: &'a Device, way: &'a UploadOptions, source: &'a dyn UploadSource) -> Self {
         let (state, changed, served) = (Mutex::default(), Condvar::new(), Condvar::new());
         let (batches, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Shared { device, way, source, state, changed, served, batches, stop }
+        UploadThreads { device, way, source, state, changed, served, batches, stop }
     }
 
     pub(super) fn guard(&self) -> Guard<'_, 'a, 'b> {
         Guard(self)
     }
 
-    pub(super) fn stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub(super) fn sent(&self) -> u64 {
+    pub(super) fn sent_bytes(&self) -> u64 {
         lock(&self.state).sent
     }
 
-    fn stop(&self, state: MutexGuard<'_, State<'b>>) {
+    fn stop(&self, state: MutexGuard<'_, UploadState<'b>>) {
         self.stop.store(true, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
@@ -99,7 +99,7 @@ impl<'a, 'b> Shared<'a, 'b> {
     }
 
     /// Keeps the first fault in order, and stops all.
-    pub(super) fn failed(&self, order: Order, e: Error) {
+    pub(super) fn record_failure(&self, order: Order, e: Error) {
         let mut state = lock(&self.state);
         if state.failed.as_ref().is_none_or(|first| order < first.0) {
             state.failed = Some((order, e));
@@ -108,7 +108,7 @@ impl<'a, 'b> Shared<'a, 'b> {
     }
 
     /// What is to come after all planned before, once it is not too far ahead.
-    pub(super) fn plan(&self, planned: Planned<'b>, progress: &mut dyn FnMut(u64)) {
+    pub(super) fn plan(&self, planned: PlannedBatch<'b>, progress: &mut dyn FnMut(u64)) {
         self.watch(progress, |state| state.planned.len() < AHEAD);
         let mut state = lock(&self.state);
         state.planned.push_back(planned);
@@ -125,11 +125,11 @@ impl<'a, 'b> Shared<'a, 'b> {
     }
 
     /// Waits until that is so or all has stopped, and tells how far it is from time to time.
-    fn watch(&self, progress: &mut dyn FnMut(u64), until: impl Fn(&State<'b>) -> bool) {
+    fn watch(&self, progress: &mut dyn FnMut(u64), until: impl Fn(&UploadState<'b>) -> bool) {
         loop {
-            progress(self.sent());
+            progress(self.sent_bytes());
             let state = lock(&self.state);
-            if self.stopped() || until(&state) {
+            if self.is_stopped() || until(&state) {
                 return;
             }
             drop(self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner));
@@ -137,9 +137,9 @@ impl<'a, 'b> Shared<'a, 'b> {
     }
 
     /// Waits for what `changed` tells until that is so or all has stopped.
-    fn until(&self, so: impl Fn(&State<'b>) -> bool) -> MutexGuard<'_, State<'b>> {
+    fn until(&self, so: impl Fn(&UploadState<'b>) -> bool) -> MutexGuard<'_, UploadState<'b>> {
         let mut state = lock(&self.state);
-        while !self.stopped() && !so(&state) {
+        while !self.is_stopped() && !so(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
@@ -153,13 +153,13 @@ impl<'a, 'b> Shared<'a, 'b> {
         }
         for made in 0..self.way.slots.max(1) {
             let state = lock(&self.state);
-            if self.stopped() || state.ended && made >= state.left {
+            if self.is_stopped() || state.ended && made >= state.left {
                 return;
             }
             drop(state);
-            let slot = match Slot::new(self.device, self.way) {
+            let slot = match StagingSlot::new(self.device, self.way) {
                 Ok(slot) => Arc::new(slot),
-                Err(e) => return self.failed((0, 0), e),
+                Err(e) => return self.record_failure((0, 0), e),
             };
             let mut state = lock(&self.state);
             state.made.push(slot.clone());
@@ -172,7 +172,7 @@ impl<'a, 'b> Shared<'a, 'b> {
     /// Hands planned batches to those that fill them, as there is a slot for each.
     pub(super) fn serve(&self) {
         let _guard = self.guard();
-        while let Some(planned) = self.planned() {
+        while let Some(planned) = self.next_batch() {
             let mapped = planned.runs.iter().all(|r| r.load.to.is_mapped());
             let slot = if mapped { None } else { self.slot() };
             if slot.is_none() && !mapped {
@@ -188,21 +188,21 @@ impl<'a, 'b> Shared<'a, 'b> {
     }
 
     /// What comes next; none after the last, or if all has stopped.
-    fn planned(&self) -> Option<Planned<'b>> {
+    fn next_batch(&self) -> Option<PlannedBatch<'b>> {
         let next = self.until(|state| state.ended || !state.planned.is_empty()).planned.pop_front();
         self.changed.notify_all();
-        next.filter(|_| !self.stopped())
+        next.filter(|_| !self.is_stopped())
     }
 
     /// A slot that the device is done with; none if all has stopped.
-    fn slot(&self) -> Option<Arc<Slot>> {
+    fn slot(&self) -> Option<Arc<StagingSlot>> {
         lock(&self.state).waiting = true;
         self.changed.notify_all();
         let slot = self.until(|state| !state.slots.is_empty()).slots.pop_front()?;
         match slot.wait() {
-            Ok(()) => Some(slot).filter(|_| !self.stopped()),
+            Ok(()) => Some(slot).filter(|_| !self.is_stopped()),
             Err(e) => {
-                self.failed((0, 0), e);
+                self.record_failure((0, 0), e);
                 None
             }
         }
@@ -215,14 +215,14 @@ impl<'a, 'b> Shared<'a, 'b> {
         while let Some(batch) = self.batch(at) {
             at += 1;
             // Looked at before a piece is taken: what is taken is checked, so that the first fault in order is found.
-            while !self.stopped() {
+            while !self.is_stopped() {
                 let Some(piece) = batch.pieces.get(batch.next.fetch_add(1, Ordering::Relaxed)) else { break };
                 let mut filled = self.write(&batch, piece);
                 if filled.is_ok() && batch.left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     filled = self.submit(&batch);
                 }
                 if let Err(e) = filled {
-                    return self.failed((batch.planned.first + piece.run, piece.from), e);
+                    return self.record_failure((batch.planned.first + piece.run, piece.from), e);
                 }
             }
         }
@@ -235,14 +235,14 @@ impl<'a, 'b> Shared<'a, 'b> {
             std::hint::spin_loop();
         }
         let mut state = lock(&self.state);
-        while !self.stopped() && state.batches.len() <= at && !state.served {
+        while !self.is_stopped() && state.batches.len() <= at && !state.served {
             state = self.served.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.batches.get(at).cloned().filter(|_| !self.stopped())
+        state.batches.get(at).cloned().filter(|_| !self.is_stopped())
     }
 
     /// Writes a piece to where it belongs, and checks each part of it while the core still has it in its cache.
-    fn write(&self, batch: &Batch<'b>, piece: &Piece) -> Result<()> {
+    fn write(&self, batch: &Batch<'b>, piece: &RunSlice) -> Result<()> {
         let run = &batch.planned.runs[piece.run];
         let (load, from) = (&run.load, run.from + piece.from);
         self.source.ready(load.epoch, from, piece.len)?;
@@ -275,7 +275,7 @@ impl<'a, 'b> Shared<'a, 'b> {
     }
 
     /// Waits for the device; all slots, or the first fault if there was one.
-    pub(super) fn finish(&self) -> Result<Vec<Arc<Slot>>> {
+    pub(super) fn finish(&self) -> Result<Vec<Arc<StagingSlot>>> {
         let mut state = lock(&self.state);
         let (slots, failed) = (std::mem::take(&mut state.made), state.failed.take());
         drop(state);

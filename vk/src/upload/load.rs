@@ -6,7 +6,7 @@ use pumex_gguf::Result;
 
 /// How uploads are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct UploadOptions {
     /// Threads that fill batches.
     pub threads: usize,
     /// Bytes of a batch, and of the slot that holds it.
@@ -33,7 +33,7 @@ pub struct Load<'a> {
     pub to: Buffer,
     /// What.
     pub bytes: &'a [u8],
-    /// Bytes that are checked together: what [`Source::check`] gets are whole multiples of it.
+    /// Bytes that are checked together: what [`UploadSource::check`] gets are whole multiples of it.
     pub unit: usize,
     /// A kernel that lays them out; whole rows then, and none for mapped buffers.
     pub repack: Option<Repack>,
@@ -42,7 +42,7 @@ pub struct Load<'a> {
 }
 
 /// Says of bytes whether they may be sent.
-pub trait Source: Sync {
+pub trait UploadSource: Sync {
     /// Called with epoch, place and length of bytes that nobody has read yet, and nobody will if it fails.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ pub trait Source: Sync {
 }
 
 /// Any bytes will do.
-impl Source for () {
+impl UploadSource for () {
     fn ready(&self, _: usize, _: usize, _: usize) -> Result<()> {
         Ok(())
     }

@@ -11,13 +11,13 @@ use crate::value::{compare, Value};
 pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: CallArgs) -> Result<Value> {
     let budget = machine.budget;
     match name {
-        "abs" => match value.defined()? {
+        "abs" => match value.require_defined()? {
             Value::Float(f) => Ok(Value::Float(f.abs())),
             other => Ok(Value::Int(other.index()?.checked_abs().unwrap_or(i128::MAX))),
         },
         "float" => {
             let [default] = args.bind(name, ["default"])?;
-            let parsed = match value.defined()? {
+            let parsed = match value.require_defined()? {
                 Value::Str(t) => float(t.as_str()),
                 other => compare::float(other),
             };
@@ -26,9 +26,9 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         "int" => {
             let [default, base] = args.bind(name, ["default", "base"])?;
             let base = base.map_or(Ok(10), |b| b.index())?;
-            let parsed = match value.defined()? {
-                Value::Str(t) => int(t.as_str(), base).or_else(|| float(t.as_str()).and_then(truncated)),
-                Value::Float(f) => truncated(*f),
+            let parsed = match value.require_defined()? {
+                Value::Str(t) => int(t.as_str(), base).or_else(|| float(t.as_str()).and_then(truncate_to_integer)),
+                Value::Float(f) => truncate_to_integer(*f),
                 Value::Int(_) | Value::Bool(_) => Some(value.index()?),
                 _ => None,
             };
@@ -38,7 +38,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
             let [precision, method] = args.bind(name, ["precision", "method"])?;
             let precision = precision.map_or(Ok(0), |p| p.index())?.clamp(-300, 300) as i32;
             let method = method.as_ref().and_then(Value::text).map_or("common", |t| t.as_str());
-            let number = compare::float(value.defined()?);
+            let number = compare::float(value.require_defined()?);
             let number =
                 number.ok_or_else(|| Error::template(format!("type {} cannot be rounded", value.type_name())))?;
             let scale = 10f64.powi(precision);
@@ -80,7 +80,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
     }
 }
 
-fn truncated(f: f64) -> Option<i128> {
+fn truncate_to_integer(f: f64) -> Option<i128> {
     (f.is_finite() && f.abs() < 1e38).then_some(f as i128)
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
-use crate::template::args::{required, CallArgs};
+use crate::template::args::{require_argument, CallArgs};
 use crate::template::run::Machine;
 use crate::template::{filters, strings, subscript, tests};
 use crate::text::{Builder, Text};
@@ -21,13 +21,13 @@ pub(super) fn attribute(machine: &Machine, item: &Value, name: &Value) -> Result
 }
 
 /// What items are compared by: an attribute, or themselves; strings without case unless told.
-struct Keys {
+struct SortKeys {
     attribute: Option<Value>,
     default: Option<Value>,
     case: bool,
 }
 
-impl Keys {
+impl SortKeys {
     fn of(&self, machine: &Machine, item: &Value) -> Result<Value> {
         let value = match &self.attribute {
             None | Some(Value::None) => item.clone(),
@@ -43,7 +43,7 @@ impl Keys {
         }
     }
 
-    fn keyed(&self, machine: &Machine, items: Vec<Value>) -> Result<Vec<(Value, Value)>> {
+    fn compute_keys(&self, machine: &Machine, items: Vec<Value>) -> Result<Vec<(Value, Value)>> {
         items.into_iter().map(|item| Ok((self.of(machine, &item)?, item))).collect()
     }
 }
@@ -97,13 +97,13 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         },
         "dictsort" => {
             let [case, by, reverse] = args.bind(name, ["case_sensitive", "by", "reverse"])?;
-            let keys = Keys { attribute: None, default: None, case: truth(case) };
+            let keys = SortKeys { attribute: None, default: None, case: truth(case) };
             let by_value = match by.as_ref().and_then(Value::text).map_or("key", |t| t.as_str()) {
                 "key" => false,
                 "value" => true,
                 _ => return Err(Error::template("You can only sort by either \"key\" or \"value\"")),
             };
-            let Value::Dict(map) = value.defined()? else {
+            let Value::Dict(map) = value.require_defined()? else {
                 return Err(Error::template(format!("'{} object' has no attribute 'items'", value.type_name())));
             };
             let entries = map.0.borrow();
@@ -123,8 +123,8 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 None => vec![attribute],
                 Some(names) => names.split(',').map(|name| Some(Value::str(name))).collect(),
             };
-            let keys: Vec<Keys> =
-                attributes.into_iter().map(|attribute| Keys { attribute, default: None, case }).collect();
+            let keys: Vec<SortKeys> =
+                attributes.into_iter().map(|attribute| SortKeys { attribute, default: None, case }).collect();
             // A tuple even of one: what is equal in it need not have an order.
             let of = |item: &Value| {
                 Value::tuple(budget, keys.iter().map(|key| key.of(machine, item)).collect::<Result<_>>()?)
@@ -134,8 +134,8 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "unique" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
-            let keys = Keys { attribute, default: None, case: truth(case) };
-            let keyed = keys.keyed(machine, value.iterate(budget)?)?;
+            let keys = SortKeys { attribute, default: None, case: truth(case) };
+            let keyed = keys.compute_keys(machine, value.iterate(budget)?)?;
             let mut seen = crate::value::Dict::default();
             let mut kept = Vec::new();
             for (key, item) in keyed {
@@ -148,9 +148,9 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "min" | "max" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
-            let keys = Keys { attribute, default: None, case: truth(case) };
+            let keys = SortKeys { attribute, default: None, case: truth(case) };
             let mut best: Option<(Value, Value)> = None;
-            for (key, item) in keys.keyed(machine, value.iterate(budget)?)? {
+            for (key, item) in keys.compute_keys(machine, value.iterate(budget)?)? {
                 let wanted = if name == "min" { Ordering::Less } else { Ordering::Greater };
                 let better = match &best {
                     Some((so_far, _)) => compare::order(budget, &key, so_far, "<")? == Some(wanted),
@@ -164,8 +164,12 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "groupby" => {
             let [attribute, default, case] = args.bind(name, ["attribute", "default", "case_sensitive"])?;
-            let keys = Keys { attribute: Some(required(attribute, name, "attribute")?), default, case: truth(case) };
-            let keyed = keys.keyed(machine, value.iterate(budget)?)?;
+            let keys = SortKeys {
+                attribute: Some(require_argument(attribute, name, "attribute")?),
+                default,
+                case: truth(case),
+            };
+            let keyed = keys.compute_keys(machine, value.iterate(budget)?)?;
             let with_key = keyed.into_iter().map(|(k, v)| Ok((k.clone(), Value::tuple(budget, vec![k, v])?)));
             let sorted = compare::sort(budget, with_key.collect::<Result<_>>()?, false)?;
             let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
@@ -176,7 +180,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                     _ => groups.push((pair[0].clone(), vec![pair[1].clone()])),
                 }
             }
-            let named = Keys { case: true, ..keys };
+            let named = SortKeys { case: true, ..keys };
             let group = |(_, group): (Value, Vec<Value>)| {
                 // The name is the first item's, with its case.
                 let key = named.of(machine, &group[0])?;
@@ -186,7 +190,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "batch" => {
             let [count, fill] = args.bind(name, ["linecount", "fill_with"])?;
-            let count = usize::try_from(required(count, name, "linecount")?.index()?).unwrap_or(0).max(1);
+            let count = usize::try_from(require_argument(count, name, "linecount")?.index()?).unwrap_or(0).max(1);
             let items = value.iterate(budget)?;
             let row = |row: &[Value]| {
                 let mut row = row.to_vec();
@@ -200,7 +204,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "slice" => {
             let [slices, fill] = args.bind(name, ["slices", "fill_with"])?;
-            let slices = usize::try_from(required(slices, name, "slices")?.index()?).unwrap_or(0);
+            let slices = usize::try_from(require_argument(slices, name, "slices")?.index()?).unwrap_or(0);
             if slices == 0 {
                 return Err(Error::template("integer division or modulo by zero"));
             }
@@ -248,17 +252,17 @@ fn map(machine: &Machine, value: Value, mut args: CallArgs) -> Result<Value> {
     let items = some(machine, &value)?;
     if args.positional.is_empty() {
         let [attr, default] = args.bind("map", ["attribute", "default"])?;
-        let keys = Keys { attribute: Some(required(attr, "map", "attribute")?), default, case: true };
+        let keys = SortKeys { attribute: Some(require_argument(attr, "map", "attribute")?), default, case: true };
         let mapped = items.iter().map(|item| keys.of(machine, item));
         return Value::iter(machine.budget, mapped.collect::<Result<_>>()?);
     }
     let name = args.positional.remove(0);
     let Value::Str(name) = &name else { return Err(Error::template("map requires a filter's name")) };
-    let mapped = items.into_iter().map(|item| filters::filter(machine, name.as_str(), item, copied(&args)));
+    let mapped = items.into_iter().map(|item| filters::filter(machine, name.as_str(), item, copy_args(&args)));
     Value::iter(machine.budget, mapped.collect::<Result<_>>()?)
 }
 
-fn copied(args: &CallArgs) -> CallArgs {
+fn copy_args(args: &CallArgs) -> CallArgs {
     CallArgs { positional: args.positional.clone(), named: args.named.clone() }
 }
 
@@ -279,7 +283,7 @@ fn select(machine: &Machine, name: &str, value: Value, mut args: CallArgs) -> Re
         };
         let holds = match &test {
             None => looked_at.truth(),
-            Some(Value::Str(test)) => tests::test(machine.budget, test.as_str(), &looked_at, copied(&args))?,
+            Some(Value::Str(test)) => tests::test(machine.budget, test.as_str(), &looked_at, copy_args(&args))?,
             Some(_) => return Err(Error::template("a test's name must be a string")),
         };
         if holds == wanted {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::template::args::{required, CallArgs};
+use crate::template::args::{require_argument, CallArgs};
 use crate::template::run::Machine;
 use crate::template::{percent, strings, subscript};
 use crate::text::{Builder, Text};
@@ -20,9 +20,9 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "attr" => {
             let [attr] = args.bind(name, ["name"])?;
-            let attr = show::text(budget, &required(attr, name, "name")?)?.shared();
+            let attr = show::text(budget, &require_argument(attr, name, "name")?)?.to_shared();
             let none = || Value::undefined(format!("'{} object' has no attribute '{attr}'", value.type_name()));
-            return Ok(subscript::own_attr(value.defined()?, &attr).unwrap_or_else(none));
+            return Ok(subscript::own_attr(value.require_defined()?, &attr).unwrap_or_else(none));
         }
         "tojson" => return tojson(machine, &value, args),
         "pprint" => return ok(show::repr_text(budget, &value)?),
@@ -47,8 +47,8 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         }
         "replace" => {
             let [old, new, count] = args.bind(name, ["old", "new", "count"])?;
-            let old = show::text(budget, &required(old, name, "old")?)?;
-            let new = show::text(budget, &required(new, name, "new")?)?;
+            let old = show::text(budget, &require_argument(old, name, "old")?)?;
+            let new = show::text(budget, &require_argument(new, name, "new")?)?;
             let count = match count {
                 None | Some(Value::None) => None,
                 Some(count) => usize::try_from(count.index()?).ok(),
@@ -66,7 +66,9 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 false if !args.positional.is_empty() => {
                     return Err(Error::template("can't handle positional and keyword arguments at the same time"))
                 }
-                false => Value::dict(budget, args.named.into_iter().map(|(n, v)| (Value::Str(Text::marked(n)), v)))?,
+                false => {
+                    Value::dict(budget, args.named.into_iter().map(|(n, v)| (Value::Str(Text::from_outside(n)), v)))?
+                }
             };
             ok(percent::format(budget, &text, &values)?)
         }
@@ -87,7 +89,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
             }
             out.push_str(rest);
             let words: Vec<&str> = out.split_whitespace().collect();
-            ok(Text::derived(words.join(" "), &[&text]))
+            ok(Text::derive(words.join(" "), &[&text]))
         }
         // Links are for pages; a prompt has none.
         "urlize" => ok(text),
@@ -117,7 +119,7 @@ fn tojson(machine: &Machine, value: &Value, mut args: CallArgs) -> Result<Value>
         },
     };
     let truth = |v: Option<Value>| v.is_some_and(|v| v.truth());
-    let style = dump::Style { ascii: truth(ascii), indent, item, key, sort: truth(sort) };
+    let style = dump::JsonStyle { ascii: truth(ascii), indent, item, key, sort: truth(sort) };
     Ok(Value::Str(dump::dump(budget, value, &style)?))
 }
 
@@ -168,7 +170,7 @@ fn truncate(machine: &Machine, text: &Text, mut args: CallArgs) -> Result<Value>
     Ok(Value::Str(strings::join(budget, &Text::plain(""), &[part, end])?))
 }
 
-fn quoted(s: &str, keep: &str) -> String {
+fn quote_url(s: &str, keep: &str) -> String {
     let mut out = String::new();
     for byte in s.bytes() {
         match byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || keep.as_bytes().contains(&byte) {
@@ -184,14 +186,14 @@ fn url(machine: &Machine, value: &Value) -> Result<Text> {
     let Value::Dict(map) = value else {
         let text = show::text(budget, value)?;
         budget.take(3 * text.len())?;
-        return Ok(Text::derived(quoted(text.as_str(), "/"), &[&text]));
+        return Ok(Text::derive(quote_url(text.as_str(), "/"), &[&text]));
     };
     let mut out = Builder::new(budget);
     for (i, (key, value)) in map.0.borrow().entries().iter().enumerate() {
         let (key, value) = (show::text(budget, key)?, show::text(budget, value)?);
-        let pair = format!("{}={}", quoted(key.as_str(), ""), quoted(value.as_str(), "")).replace("%20", "+");
+        let pair = format!("{}={}", quote_url(key.as_str(), ""), quote_url(value.as_str(), "")).replace("%20", "+");
         out.push_str(if i > 0 { "&" } else { "" }, false)?;
-        out.push(&Text::derived(pair, &[&key, &value]))?;
+        out.push(&Text::derive(pair, &[&key, &value]))?;
     }
     Ok(out.finish())
 }
@@ -199,7 +201,7 @@ fn url(machine: &Machine, value: &Value) -> Result<Text> {
 fn xml(machine: &Machine, value: &Value, mut args: CallArgs) -> Result<Value> {
     let budget = machine.budget;
     let [space] = args.bind("xmlattr", ["autospace"])?;
-    let Value::Dict(map) = value.defined()? else { return Err(Error::template("xmlattr needs a mapping")) };
+    let Value::Dict(map) = value.require_defined()? else { return Err(Error::template("xmlattr needs a mapping")) };
     let mut out = Builder::new(budget);
     for (key, value) in map.0.borrow().entries() {
         if matches!(value, Value::None | Value::Undefined(_)) {

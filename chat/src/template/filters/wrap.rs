@@ -20,7 +20,7 @@ pub(super) fn wrap(machine: &Machine, text: &Text, mut args: CallArgs) -> Result
     if width <= 0 {
         return Err(Error::template(format!("invalid width {width} (must be > 0)")));
     }
-    let style = Style {
+    let style = WrapStyle {
         width: usize::try_from(width).unwrap_or(usize::MAX),
         long: long.is_none_or(|l| l.truth()),
         hyphens: hyphens.is_none_or(|h| h.truth()),
@@ -29,13 +29,13 @@ pub(super) fn wrap(machine: &Machine, text: &Text, mut args: CallArgs) -> Result
     let mut all = Vec::new();
     for line in strings::lines(machine.budget, text, false)? {
         let chars: Vec<char> = line.as_str().chars().collect();
-        all.push(style.broken(&chars).join(with.as_str()));
+        all.push(style.break_line(&chars).join(with.as_str()));
         machine.budget.take(all.last().map_or(0, String::len) + with.len())?;
     }
-    Ok(Value::Str(Text::derived(all.join(with.as_str()), &[text, &with])))
+    Ok(Value::Str(Text::derive(all.join(with.as_str()), &[text, &with])))
 }
 
-struct Style {
+struct WrapStyle {
     width: usize,
     /// Words that are longer than a line are broken.
     long: bool,
@@ -43,8 +43,8 @@ struct Style {
     hyphens: bool,
 }
 
-impl Style {
-    fn broken(&self, line: &[char]) -> Vec<String> {
+impl WrapStyle {
+    fn break_line(&self, line: &[char]) -> Vec<String> {
         let blank = |chunk: &[char]| chunk.iter().all(|c| strings::space(*c));
         let mut chunks = self.chunks(line);
         let (mut lines, mut at): (Vec<String>, usize) = (Vec::new(), 0);

@@ -8,7 +8,7 @@ pub struct Clock {
     steps: bool,
     ops: bool,
     begun: Option<Instant>,
-    /// Of the last step, microseconds.
+    /// Time of the last step, microseconds.
     pub(super) us: f64,
     /// When each of its ops had ended, microseconds after its start.
     pub(super) ends: Vec<f64>,
@@ -25,19 +25,19 @@ impl Clock {
         self.ends.clear();
     }
 
-    fn elapsed(&self) -> f64 {
+    fn elapsed_us(&self) -> f64 {
         self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64() * 1e6)
     }
 
     /// An op has ended.
     pub(super) fn op(&mut self) {
         if self.ops {
-            self.ends.push(self.elapsed());
+            self.ends.push(self.elapsed_us());
         }
     }
 
     /// The step has ended.
     pub(super) fn end(&mut self) {
-        self.us = self.elapsed();
+        self.us = self.elapsed_us();
     }
 }

@@ -1,12 +1,12 @@
 //! One function per kind of op, as in the reference: what it reads, the kernel, what it writes.
 
-use super::state::Span;
+use super::state::RowSpan;
 use super::Fast;
-use crate::cpu::books::routes;
-use crate::cpu::general::{gated, Env, Floats};
+use crate::cpu::bookkeeping::routes;
+use crate::cpu::general::{apply_gate, Env, WeightFloats};
 use crate::cpu::ops as plain;
-use pumex_cpu::attention::{Queries, Run, Scores};
-use pumex_cpu::{rows as kernels, Choice, Gating, Input, Part};
+use pumex_cpu::attention::{Queries, RowRun, ScoreRules};
+use pumex_cpu::{rows as kernels, Gating, ProductInput, RoutedExpert, ScaledMatrix};
 use pumex_gguf::Gguf;
 use pumex_plan::{
     instead, Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan, RopeNorm,
@@ -43,10 +43,10 @@ impl Fast<'_> {
             Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out, rows),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, parts, add, out, .. } => self.matmul(*x, parts, *add, *out),
-            Op::GatedMatMul { x, gate, up, by, out, .. } => self.gated(*x, (gate, up, *by), *out),
+            Op::GatedMatMul { x, gate, up, by, out, .. } => self.matmul_gated(*x, (gate, up, *by), *out),
             Op::Route { logits, top_k, scale, scales, out, .. } => self.route(*logits, *top_k, *scale, scales, *out),
             Op::GatedExperts { x, route, top_k, gate, up, biases, by, out, .. } => {
-                self.gated_experts(*x, (*route, *top_k), [(*gate, biases[0]), (*up, biases[1])], *by, *out);
+                self.matmul_gated_experts(*x, (*route, *top_k), [(*gate, biases[0]), (*up, biases[1])], *by, *out);
             }
             Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
                 self.experts_add(*x, (*route, *top_k), (*down, *bias), *out);
@@ -95,8 +95,8 @@ impl Fast<'_> {
         }
     }
 
-    fn input(&self, x: Val) -> Input<'_> {
-        Input { floats: &self.values[x.0], acts: &self.acts }
+    fn input(&self, x: Val) -> ProductInput<'_> {
+        ProductInput { floats: &self.values[x.0], acts: &self.acts }
     }
 
     fn embed(&mut self, weight: Weight, list: Option<usize>, out: Val, rows: &[Row]) {
@@ -137,21 +137,23 @@ impl Fast<'_> {
         // Few enough to need no memory of their own; more of them take several loops.
         let (mut rest, mut at, width) = (parts, 0, self.width(out));
         while let Some(last) = rest.len().min(FEW).checked_sub(1) {
-            let some: [Part<'_>; FEW] = std::array::from_fn(|i| self.weights.part(&rest[i.min(last)]));
+            let some: [ScaledMatrix<'_>; FEW] = std::array::from_fn(|i| self.weights.part(&rest[i.min(last)]));
             at += self.cpu.multiply(&some[..=last], &self.input(x), n, add, (at, width), &mut result);
             rest = &rest[last + 1..];
         }
         self.put(out, result);
     }
 
-    fn gated(&mut self, x: Val, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
+    fn matmul_gated(&mut self, x: Val, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
         let n = self.rows_of(x);
         self.prepare(x, self.width(x), [gate, up].into_iter().map(|p| &p.weight));
         let mut result = self.room(out, n);
         let parts = (&self.weights.part(gate), &self.weights.part(up));
         match by {
-            Gate::SILU => self.cpu.gated(parts, Gating::Silu, &self.input(x), n, &mut result),
-            by => self.cpu.gated(parts, Gating::By(&|g, u| gated(by, g, u)), &self.input(x), n, &mut result),
+            Gate::SILU => self.cpu.matmul_gated(parts, Gating::Silu, &self.input(x), n, &mut result),
+            by => {
+                self.cpu.matmul_gated(parts, Gating::By(&|g, u| apply_gate(by, g, u)), &self.input(x), n, &mut result)
+            }
         }
         self.put(out, result);
     }
@@ -169,7 +171,7 @@ impl Fast<'_> {
 
     /// Which rows each expert has, by what the route says.
     fn sort_choices(&mut self, route: Val, top_k: TopK) {
-        let choice = |r: plain::Route| Choice {
+        let choice = |r: plain::Route| RoutedExpert {
             expert: r.expert as u32,
             weight: r.weight,
             gate_scale: r.gate_scale,
@@ -181,7 +183,7 @@ impl Fast<'_> {
         self.choices.sort(top_k.n_expert);
     }
 
-    fn gated_experts(
+    fn matmul_gated_experts(
         &mut self,
         x: Val,
         (route, top_k): (Val, TopK),
@@ -196,8 +198,10 @@ impl Fast<'_> {
         let both = both.map(|(w, bias)| self.weights.experts(w, bias));
         let (x, choices) = (self.input(x), &self.choices);
         match by {
-            Gate::SILU => self.cpu.gated_experts(&both, Gating::Silu, &x, choices, &mut result),
-            by => self.cpu.gated_experts(&both, Gating::By(&|g, u| gated(by, g, u)), &x, choices, &mut result),
+            Gate::SILU => self.cpu.matmul_gated_experts(&both, Gating::Silu, &x, choices, &mut result),
+            by => {
+                self.cpu.matmul_gated_experts(&both, Gating::By(&|g, u| apply_gate(by, g, u)), &x, choices, &mut result)
+            }
         }
         self.put(out, result);
     }
@@ -224,7 +228,7 @@ impl Fast<'_> {
             self.acts_of = None;
         }
         let mut result = self.room(h.out.val, n);
-        let x = Input { floats: &self.groups, acts: &self.acts };
+        let x = ProductInput { floats: &self.groups, acts: &self.acts };
         let at = (h.out.at, h.out.stride, self.width(h.out.val));
         self.cpu.heads(self.weights.matrix(h.weight), &x, n, at, &mut result);
         self.put(h.out.val, result);
@@ -249,10 +253,10 @@ impl Fast<'_> {
             _ => {}
         }
         let Self { plan, states, values, wanted, weights, cpu, gguf, spare, books, .. } = self;
-        let floats = Held { gguf, plan, weights };
+        let floats = WeightLookup { gguf, plan, weights };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| cpu.rows(out, width, f);
         Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
-        if self.acts_of == Some(op.out().0) {
+        if self.acts_of == Some(op.output().0) {
             self.acts_of = None;
         }
     }
@@ -317,19 +321,20 @@ impl Fast<'_> {
         self.state.look(spec, self.plan.sight, self.session.blocks(), rows);
         let mut result = self.room(out, rows.len());
         let blocks = self.session.blocks();
-        let run = |span: &Span| {
+        let run = |span: &RowSpan| {
             let table = blocks.table(0, span.seq);
-            Run { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
+            RowRun { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
         };
         let spans = &self.state.spans;
-        let mut few = [Run { row: 0, rows: 0, blocks: &[], first_block: 0 }; FEW_SPANS];
+        let mut few = [RowRun { row: 0, rows: 0, blocks: &[], first_block: 0 }; FEW_SPANS];
         few.iter_mut().zip(spans).for_each(|(few, span)| *few = run(span));
-        let several: Vec<Run<'_>> = if spans.len() > FEW_SPANS { spans.iter().map(run).collect() } else { Vec::new() };
+        let several: Vec<RowRun<'_>> =
+            if spans.len() > FEW_SPANS { spans.iter().map(run).collect() } else { Vec::new() };
         let runs = if spans.len() > FEW_SPANS { &several[..] } else { &few[..spans.len()] };
         let sinks = spec.sinks.map(|w| self.weights.vector(w));
         let biases = spec.biases.map_or(&[][..], |table| &self.plan.ropes[table]);
         let scores =
-            Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &self.state.slopes, biases };
+            ScoreRules { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &self.state.slopes, biases };
         if let Some(cache) = &self.state.caches[spec.layer] {
             let q = Queries { rows: &self.values[qkv.0], width: spec.qkv_width() };
             self.cpu.attend(cache, &scores, q, runs, &self.state.seen, &mut self.work, &mut result);
@@ -358,18 +363,18 @@ fn rotate(head: &mut [f32], style: RopeStyle, half: usize, angles: &[(f32, f32)]
 }
 
 /// Weights that were decoded when they were loaded, and matrices as the file has them.
-struct Held<'a> {
+struct WeightLookup<'a> {
     gguf: &'a Gguf,
     plan: &'a Plan,
     weights: &'a super::Weights<'a>,
 }
 
-impl Floats for Held<'_> {
+impl WeightFloats for WeightLookup<'_> {
     fn vector(&self, w: Weight) -> Cow<'_, [f32]> {
         Cow::Borrowed(self.weights.vector(w))
     }
 
     fn times(&self, w: Weight, first: usize, x: &[f32], out: &mut [f32]) {
-        crate::cpu::interpret::Stored { gguf: self.gguf, plan: self.plan }.times(w, first, x, out);
+        crate::cpu::interpret::FileWeights { gguf: self.gguf, plan: self.plan }.times(w, first, x, out);
     }
 }

@@ -1,7 +1,7 @@
 //! The plan's weights as the kernels read them.
 
-use pumex_cpu::{Cpu, Matrix, Part, Shape, Stored};
-use pumex_gguf::error::filled;
+use pumex_cpu::{Cpu, DataShape, FileMatrix, Matrix, ScaledMatrix};
+use pumex_gguf::error::try_filled_vec;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{General, MatPart, Op, Plan, Weight, WeightInfo};
 
@@ -13,15 +13,15 @@ pub(super) struct Weights<'a> {
 
 /// What a weight is to the plan.
 #[derive(Clone, Copy, Default)]
-struct Role {
+struct WeightRole {
     /// Matrices in it, if products read it.
     parts: usize,
     /// Whether it is read as floats.
     vector: bool,
 }
 
-fn roles(plan: &Plan) -> Vec<Role> {
-    let mut roles = vec![Role::default(); plan.weights.len()];
+fn roles(plan: &Plan) -> Vec<WeightRole> {
+    let mut roles = vec![WeightRole::default(); plan.weights.len()];
     let mut matrix = |w: Weight, parts: usize| roles[w.0].parts = parts;
     let mut vectors: Vec<Weight> = Vec::new();
     for op in &plan.ops {
@@ -73,7 +73,8 @@ fn inspect(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()>
 /// All of a weight, decoded.
 fn floats(gguf: &Gguf, w: &WeightInfo) -> Result<Vec<f32>> {
     let data = gguf.data(&gguf.tensors()[w.tensor]);
-    let mut out = filled(0.0, w.rows.saturating_mul(w.cols), &format!("{}: tensor {}", gguf.path().display(), w.name))?;
+    let mut out =
+        try_filled_vec(0.0, w.rows.saturating_mul(w.cols), &format!("{}: tensor {}", gguf.path().display(), w.name))?;
     let row = w.cols / w.format.block_len * w.format.block_bytes;
     for (i, out) in out.chunks_exact_mut(w.cols).enumerate() {
         let at = i % (data.len() / row).max(1) * row;
@@ -87,10 +88,10 @@ impl<'a> Weights<'a> {
     pub fn new(gguf: &'a Gguf, plan: &Plan, cpu: &Cpu, repack: bool) -> Result<Self> {
         let roles = roles(plan);
         let of_file = || plan.weights.iter().zip(&roles).filter(|(w, _)| !w.is_from_host());
-        let sources: Vec<Stored<'a, '_, Error>> = of_file()
-            .map(|(w, role)| Stored {
+        let sources: Vec<FileMatrix<'a, '_, Error>> = of_file()
+            .map(|(w, role)| FileMatrix {
                 format: w.format,
-                shape: Shape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols },
+                shape: DataShape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols },
                 data: gguf.data(&gguf.tensors()[w.tensor]),
                 // What no product reads is looked at all the same.
                 repack: repack && role.parts > 0,
@@ -130,12 +131,12 @@ impl<'a> Weights<'a> {
     }
 
     /// Matrices of experts with their biases.
-    pub fn experts(&self, w: Weight, bias: Option<Weight>) -> Part<'_> {
-        Part { matrix: self.matrix(w), scale: 1.0, bias: bias.map(|b| self.vector(b)) }
+    pub fn experts(&self, w: Weight, bias: Option<Weight>) -> ScaledMatrix<'_> {
+        ScaledMatrix { matrix: self.matrix(w), scale: 1.0, bias: bias.map(|b| self.vector(b)) }
     }
 
     /// A matrix with its scale and bias.
-    pub fn part(&self, p: &MatPart) -> Part<'_> {
-        Part { matrix: self.matrix(p.weight), scale: p.scale, bias: p.bias.map(|b| self.vector(b)) }
+    pub fn part(&self, p: &MatPart) -> ScaledMatrix<'_> {
+        ScaledMatrix { matrix: self.matrix(p.weight), scale: p.scale, bias: p.bias.map(|b| self.vector(b)) }
     }
 }

@@ -108,7 +108,7 @@ impl Env<'_> {
                 }
                 if let Some(e) = a.entries {
                     let count = ((row.pos as usize + 1) / e.every).min(e.slots);
-                    let seen = |j: &usize| match a.chosen() {
+                    let seen = |j: &usize| match a.visible_entries() {
                         Some(chosen) => self.values[chosen.val.0][i * e.slots + j] > 0.0,
                         None => true,
                     };

@@ -45,7 +45,7 @@ pub fn act(act: Act, x: f32) -> f32 {
 }
 
 /// What a gate lets through.
-pub fn gated(by: Gate, gate: f32, up: f32) -> f32 {
+pub fn apply_gate(by: Gate, gate: f32, up: f32) -> f32 {
     let up = by.limit.map_or(up, |limit| up.clamp(-limit, limit));
     act(by.act, gate) * (up + by.plus)
 }
@@ -65,35 +65,35 @@ pub fn temperature(t: Temperature, pos: u32) -> f32 {
 }
 
 /// An operand with its weights at hand.
-enum Operand<'a> {
+enum BoundOperand<'a> {
     Arg(Arg),
     Floats(Cow<'a, [f32]>, bool),
 }
 
 impl Env<'_> {
-    fn operand(&self, arg: Arg) -> Operand<'_> {
+    fn operand(&self, arg: Arg) -> BoundOperand<'_> {
         match arg {
-            Arg::Weight(w) => Operand::Floats(self.floats.vector(w), false),
-            Arg::GroupWeight(w) => Operand::Floats(self.floats.vector(w), true),
-            Arg::Table(t) => Operand::Floats(Cow::Borrowed(&self.plan.numbers[t]), false),
-            _ => Operand::Arg(arg),
+            Arg::Weight(w) => BoundOperand::Floats(self.floats.vector(w), false),
+            Arg::GroupWeight(w) => BoundOperand::Floats(self.floats.vector(w), true),
+            Arg::Table(t) => BoundOperand::Floats(Cow::Borrowed(&self.plan.numbers[t]), false),
+            _ => BoundOperand::Arg(arg),
         }
     }
 
     /// The numbers of an operand in a group of a row, `[len]` or one for all.
-    fn numbers<'a>(&'a self, of: &'a Operand<'a>, row: usize, g: usize, len: usize) -> Cow<'a, [f32]> {
+    fn numbers<'a>(&'a self, of: &'a BoundOperand<'a>, row: usize, g: usize, len: usize) -> Cow<'a, [f32]> {
         match of {
-            Operand::Arg(Arg::Cols(c)) => Cow::Borrowed(self.cols(*c, row, g, len)),
-            Operand::Arg(Arg::PerGroup(c)) => Cow::Borrowed(self.cols(*c, row, g, 1)),
-            Operand::Arg(Arg::Number(x)) => Cow::Borrowed(std::slice::from_ref(x)),
-            Operand::Floats(w, true) => Cow::Borrowed(&w[g..=g]),
-            Operand::Floats(w, false) => Cow::Borrowed(&w[g * len % w.len()..][..len]),
-            Operand::Arg(Arg::Weight(_) | Arg::GroupWeight(_) | Arg::Table(_)) => Cow::Borrowed(&[]),
+            BoundOperand::Arg(Arg::Cols(c)) => Cow::Borrowed(self.cols(*c, row, g, len)),
+            BoundOperand::Arg(Arg::PerGroup(c)) => Cow::Borrowed(self.cols(*c, row, g, 1)),
+            BoundOperand::Arg(Arg::Number(x)) => Cow::Borrowed(std::slice::from_ref(x)),
+            BoundOperand::Floats(w, true) => Cow::Borrowed(&w[g..=g]),
+            BoundOperand::Floats(w, false) => Cow::Borrowed(&w[g * len % w.len()..][..len]),
+            BoundOperand::Arg(Arg::Weight(_) | Arg::GroupWeight(_) | Arg::Table(_)) => Cow::Borrowed(&[]),
         }
     }
 
     pub(super) fn map(&mut self, m: &Map) {
-        let value = |arg: &Operand<'_>, i: usize, numbers: &[f32]| match arg {
+        let value = |arg: &BoundOperand<'_>, i: usize, numbers: &[f32]| match arg {
             _ if numbers.len() == 1 => numbers[0],
             _ => numbers[i],
         };
@@ -149,7 +149,7 @@ impl Env<'_> {
                     }
                 };
                 gate(out, true);
-                normalized(n.kind, n.eps, out);
+                normalize_in_place(n.kind, n.eps, out);
                 let at = |w: &[f32]| g * n.len % w.len();
                 if let Some(w) = &weight {
                     out.iter_mut().zip(&w[at(w)..]).for_each(|(o, w)| *o *= w);
@@ -239,7 +239,7 @@ impl Env<'_> {
 }
 
 /// A norm without factors.
-pub(super) fn normalized(kind: NormKind, eps: f32, x: &mut [f32]) {
+pub(super) fn normalize_in_place(kind: NormKind, eps: f32, x: &mut [f32]) {
     let n = x.len() as f64;
     let mean = if kind == NormKind::Layer { x.iter().map(|v| f64::from(*v)).sum::<f64>() / n } else { 0.0 };
     let squares = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>();

@@ -1,6 +1,6 @@
 //! Convolutions over time, shifts and scans: the rows of a sequence one after the other.
 
-use super::map::{act, normalized, softplus};
+use super::map::{act, normalize_in_place, softplus};
 use super::Env;
 use crate::cpu::ops::silu;
 use pumex_plan::{Act, Cols, Conv, NormKind, Scan, ScanKind, Shift};
@@ -34,7 +34,7 @@ impl Env<'_> {
                 if let Some(norm) = c.norm {
                     let groups = out[..norm.groups * norm.len].chunks_exact_mut(norm.len);
                     let kind = if norm.least { NormKind::L2 } else { NormKind::Unit };
-                    groups.for_each(|group| normalized(kind, norm.eps, group));
+                    groups.for_each(|group| normalize_in_place(kind, norm.eps, group));
                 }
             });
         }
@@ -79,7 +79,7 @@ impl Env<'_> {
             for (work, state) in work.chunks_exact_mut(len).zip(state.chunks_exact(vd * kd)) {
                 work[..vd * kd].copy_from_slice(state);
             }
-            let of = Head { env: self, s, factor: factor.as_deref(), soft: soft.as_deref(), skip: skip.as_deref() };
+            let of = ScanHead { env: self, s, factor: factor.as_deref(), soft: soft.as_deref(), skip: skip.as_deref() };
             (self.each)(&mut work, len, &|head, work| {
                 let (state, out) = work.split_at_mut(vd * kd);
                 let (fades, out) = out.split_at_mut(kd);
@@ -101,7 +101,7 @@ impl Env<'_> {
     }
 }
 
-struct Head<'a> {
+struct ScanHead<'a> {
     env: &'a Env<'a>,
     s: &'a Scan,
     factor: Option<&'a [f32]>,
@@ -126,7 +126,7 @@ pub fn soft_decay(kind: ScanKind, decay: f32, soft: Option<f32>, factor: f32) ->
     }
 }
 
-impl Head<'_> {
+impl ScanHead<'_> {
     fn cols(&self, c: Option<Cols>, row: usize, g: usize, len: usize) -> &[f32] {
         c.map_or(&[], |c| self.env.cols(c, row, g, len))
     }

@@ -15,7 +15,7 @@ pub fn softmax(x: &mut [f32]) {
 
 /// Memory to choose in.
 #[derive(Default)]
-struct Room {
+struct RoutingScratch {
     scores: Vec<f32>,
     wanted: Vec<f32>,
     of_group: Vec<f32>,
@@ -25,7 +25,7 @@ struct Room {
 }
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    static ROOM: RefCell<RoutingScratch> = RefCell::new(RoutingScratch::default());
 }
 
 /// The experts of a row of logits, `[4 * used]` as [`pumex_plan::Op::Route`] has them.
@@ -33,10 +33,10 @@ pub fn choose(c: &Choose, bias: Option<&[f32]>, taken: Option<&[f32]>, logits: &
     ROOM.with_borrow_mut(|room| room.choose(c, bias, taken, logits, out));
 }
 
-impl Room {
+impl RoutingScratch {
     fn choose(&mut self, c: &Choose, bias: Option<&[f32]>, taken: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
         let (n, k) = (c.top_k.n_expert, c.top_k.k);
-        let Room { scores, wanted, of_group, groups: ranked, order, weights } = self;
+        let RoutingScratch { scores, wanted, of_group, groups: ranked, order, weights } = self;
         logits.clone_into(scores);
         match c.gating {
             Gating::Softmax => softmax(scores),

@@ -1,10 +1,10 @@
 //! A response while it is made.
 
-use super::object::{ending, name, Frame};
+use super::object::{ending, name, ResponseFrame};
 use super::tools::free_text;
-use crate::answers::{Answer, Block, Change};
+use crate::answers::{AnswerBlock, AnswerParts, BlockChange};
 use crate::engine::{Event, Phase};
-use crate::errors::{Fault, Shape};
+use crate::errors::{ErrorShape, RequestFault};
 use crate::frames::Frames;
 use crate::logprobs;
 use crate::stream::Script;
@@ -12,21 +12,21 @@ use crate::timings::{self, Meter};
 use serde_json::{json, Value};
 
 /// Writes events.
-pub(super) struct Events {
-    frame: Frame,
+pub(super) struct ResponseEvents {
+    frame: ResponseFrame,
     metered: bool,
     meter: Meter,
-    answer: Answer,
+    answer: AnswerParts,
     ids: Vec<String>,
     /// Whether the last item is open.
     open: bool,
     sequence: u64,
 }
 
-impl Events {
-    pub fn new(frame: Frame, metered: bool) -> Events {
-        let (meter, answer) = (Meter::new(), Answer::default());
-        Events { frame, metered, meter, answer, ids: Vec::new(), open: false, sequence: 0 }
+impl ResponseEvents {
+    pub fn new(frame: ResponseFrame, metered: bool) -> ResponseEvents {
+        let (meter, answer) = (Meter::new(), AnswerParts::default());
+        ResponseEvents { frame, metered, meter, answer, ids: Vec::new(), open: false, sequence: 0 }
     }
 
     fn send(&mut self, kind: &str, fields: Value, out: &mut Frames) {
@@ -44,7 +44,7 @@ impl Events {
         json!({"item_id": self.ids.last(), "output_index": index})
     }
 
-    /// The same of its only part.
+    /// Where the only part of the last item stands, as its events say it.
     fn place_in_part(&self) -> Value {
         let mut place = self.place();
         place["content_index"] = 0.into();
@@ -61,9 +61,9 @@ impl Events {
         let index = self.ids.len() - 1;
         self.send("response.output_item.added", json!({"output_index": index, "item": item}), out);
         let empty = match block {
-            Block::Text(_) => json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []}),
-            Block::Reasoning(_) => json!({"type": "reasoning_text", "text": ""}),
-            Block::Call { .. } => return,
+            AnswerBlock::Text(_) => json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []}),
+            AnswerBlock::Reasoning(_) => json!({"type": "reasoning_text", "text": ""}),
+            AnswerBlock::Call { .. } => return,
         };
         let added = with(self.place_in_part(), "part", empty);
         self.send("response.content_part.added", added, out);
@@ -74,23 +74,23 @@ impl Events {
         let Some(block) = self.answer.blocks.last().cloned().filter(|_| std::mem::take(&mut self.open)) else { return };
         let part = self.frame.part(&block, &self.answer);
         match &block {
-            Block::Text(text) => {
+            AnswerBlock::Text(text) => {
                 let mut done = with(self.place_in_part(), "text", text.clone().into());
                 done["logprobs"] = part["logprobs"].clone();
                 self.send("response.output_text.done", done, out);
             }
-            Block::Reasoning(text) => {
+            AnswerBlock::Reasoning(text) => {
                 let done = with(self.place_in_part(), "text", text.clone().into());
                 self.send("response.reasoning_text.done", done, out);
             }
-            Block::Call { arguments, .. } if self.frame.is_free(&block) => {
+            AnswerBlock::Call { arguments, .. } if self.frame.is_free(&block) => {
                 let input = free_text(arguments);
                 let delta = with(self.place(), "delta", input.clone().into());
                 self.send("response.custom_tool_call_input.delta", delta, out);
                 let done = with(self.place(), "input", input.into());
                 self.send("response.custom_tool_call_input.done", done, out);
             }
-            Block::Call { arguments, name, .. } => {
+            AnswerBlock::Call { arguments, name, .. } => {
                 let mut done = with(self.place(), "arguments", arguments.clone().into());
                 done["name"] = name.clone().into();
                 self.send("response.function_call_arguments.done", done, out);
@@ -109,8 +109,8 @@ impl Events {
     /// More of the last item.
     fn delta(&mut self, more: &str, told: Value, times: Option<Value>, out: &mut Frames) {
         let (kind, place) = match self.answer.blocks.last() {
-            Some(Block::Call { .. }) => ("response.function_call_arguments.delta", self.place()),
-            Some(Block::Reasoning(_)) => ("response.reasoning_text.delta", self.place_in_part()),
+            Some(AnswerBlock::Call { .. }) => ("response.function_call_arguments.delta", self.place()),
+            Some(AnswerBlock::Reasoning(_)) => ("response.reasoning_text.delta", self.place_in_part()),
             _ => ("response.output_text.delta", with(self.place_in_part(), "logprobs", told)),
         };
         let mut delta = with(place, "delta", more.into());
@@ -126,7 +126,7 @@ fn with(mut value: Value, name: &str, field: Value) -> Value {
     value
 }
 
-impl Script for Events {
+impl Script for ResponseEvents {
     fn event(&mut self, _run: usize, event: Event, out: &mut Frames) {
         let times = self.meter.note(&event);
         let times = self.metered.then(|| timings::json(&times));
@@ -158,7 +158,7 @@ impl Script for Events {
                     _ => (String::new(), Value::Null),
                 };
                 let change = self.answer.take(event);
-                if change == Change::Opened {
+                if change == BlockChange::Opened {
                     // The item before is closed while its block is the last one.
                     let last = self.answer.blocks.pop();
                     self.close("completed", out);
@@ -166,7 +166,7 @@ impl Script for Events {
                     self.open(out);
                 }
                 let free = self.answer.blocks.last().is_some_and(|block| self.frame.is_free(block));
-                if change != Change::None && !more.is_empty() && !free {
+                if change != BlockChange::None && !more.is_empty() && !free {
                     self.delta(&more, told, times, out);
                 }
             }
@@ -174,7 +174,7 @@ impl Script for Events {
     }
 
     fn end(&mut self, out: &mut Frames) {
-        let response = self.frame.over(&self.answer, &self.ids);
+        let response = self.frame.finished_response(&self.answer, &self.ids);
         let kind = if response["status"] == "incomplete" { "response.incomplete" } else { "response.completed" };
         let mut fields = json!({ "response": response });
         if let Some(finish) = &self.answer.finish {
@@ -183,11 +183,11 @@ impl Script for Events {
         self.send(kind, fields, out);
     }
 
-    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+    fn write_failure(&mut self, fault: &RequestFault, out: &mut Frames) {
         let mut response = self.frame.response("failed", Vec::new());
         response["error"] = json!({"code": "server_error", "message": fault.refusal.message});
         self.send("response.failed", json!({ "response": response }), out);
-        let error = Shape::OpenAi.body(fault)["error"].clone();
+        let error = ErrorShape::OpenAi.body(fault)["error"].clone();
         self.send(
             "error",
             json!({"code": "server_error", "message": fault.refusal.message, "param": null, "error": error}),

@@ -4,26 +4,28 @@ use super::tools::Tools;
 use crate::engine::{Chat, Reasoning, MEDIA_MARK};
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::media::{self, Media};
+use crate::media::{self, BodyMedia};
 use crate::openai::messages;
 use crate::openai::tools::tool_choice;
 use serde_json::{json, Map, Value};
 
 /// Finds items by their ids.
-type Kept<'a> = &'a dyn Fn(&str) -> Option<Value>;
+type FindItem<'a> = &'a dyn Fn(&str) -> Option<Value>;
 
 /// Reads a body, but for its media, which are found; `kept` knows items of earlier responses by their ids.
 ///
 /// # Errors
 /// Items or functions of a wrong shape; videos and files.
-pub(super) fn chat<'a>(fields: &Fields<'a>, kept: Kept, media: &mut Media<'a>) -> Result<Chat> {
+pub(super) fn chat<'a>(fields: &Fields<'a>, kept: FindItem, media: &mut BodyMedia<'a>) -> Result<Chat> {
     let mut list = Vec::new();
     if let Some(instructions) = fields.text("instructions")? {
         list.push(json!({"role": "system", "content": instructions}));
     }
-    match fields.required("input")? {
+    match fields.require("input")? {
         Value::String(text) => list.push(json!({"role": "user", "content": text})),
-        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| named(item, &mut list, kept, media))?,
+        Value::Array(_) => {
+            fields.objects("input")?.iter().try_for_each(|item| read_item(item, &mut list, kept, media))?
+        }
         other => return Err(fields.wrong("input", "a string or a list of items", other)),
     }
     let Tools { functions: tools, .. } = Tools::read(fields)?;
@@ -54,26 +56,26 @@ pub(super) fn chat<'a>(fields: &Fields<'a>, kept: Kept, media: &mut Media<'a>) -
 }
 
 /// An item, or one of an earlier response that is named by its id alone.
-fn named<'a>(item: &Fields<'a>, list: &mut Vec<Value>, kept: Kept, media: &mut Media<'a>) -> Result<()> {
+fn read_item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, kept: FindItem, media: &mut BodyMedia<'a>) -> Result<()> {
     let alone = item.value("type").is_none() && item.value("role").is_none() && item.value("id").is_some();
     if item.text("type")? != Some("item_reference") && !alone {
         return self::item(item, list, media);
     }
-    let id = item.required_text("id")?;
+    let id = item.require_text("id")?;
     let found = kept(id).ok_or_else(|| {
         item.refuse("id", format!("expected an item of a response that was kept, found {id:?}: send the item itself"))
     })?;
     // What was answered is text.
-    let mut none = Media::default();
+    let mut none = BodyMedia::default();
     self::item(&Fields::of(&found)?, list, &mut none)?;
     none.refuse("this server keeps none")
 }
 
 /// An item becomes a message, or part of the assistant's last one: reasoning, text and calls of one turn are one message.
-fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut Media<'a>) -> Result<()> {
+fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut BodyMedia<'a>) -> Result<()> {
     match item.text("type")?.unwrap_or("message") {
         "message" => {
-            let role = item.required_text("role")?;
+            let role = item.require_text("role")?;
             let content = content(item, media)?;
             match role {
                 "assistant" => turn(list).insert("content".into(), content),
@@ -108,12 +110,12 @@ fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut Media<'a>) -> 
         }
         kind @ ("function_call" | "custom_tool_call") => {
             let arguments = match kind {
-                "function_call" => item.required_text("arguments")?.to_string(),
+                "function_call" => item.require_text("arguments")?.to_string(),
                 // Text of a free form is the one argument of its function.
-                _ => json!({"input": item.required_text("input")?}).to_string(),
+                _ => json!({"input": item.require_text("input")?}).to_string(),
             };
-            let function = json!({"name": item.required_text("name")?, "arguments": arguments});
-            let call = json!({"id": item.required_text("call_id")?, "type": "function", "function": function});
+            let function = json!({"name": item.require_text("name")?, "arguments": arguments});
+            let call = json!({"id": item.require_text("call_id")?, "type": "function", "function": function});
             let turn = turn(list);
             match turn.get_mut("tool_calls") {
                 Some(Value::Array(calls)) => calls.push(call),
@@ -122,12 +124,12 @@ fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut Media<'a>) -> 
             turn.entry("content").or_insert("".into());
         }
         "function_call_output" | "custom_tool_call_output" => {
-            let output: Value = match item.required("output")? {
+            let output: Value = match item.require("output")? {
                 Value::Array(_) => parts(item, "output", media)?,
                 Value::String(text) => text.clone().into(),
                 other => return Err(item.wrong("output", "a string or a list of parts", other)),
             };
-            list.push(json!({"role": "tool", "tool_call_id": item.required_text("call_id")?, "content": output}));
+            list.push(json!({"role": "tool", "tool_call_id": item.require_text("call_id")?, "content": output}));
         }
         other => return Err(item.refuse("type", format!("items of the type {other:?} are not supported"))),
     }
@@ -150,8 +152,8 @@ fn turn(list: &mut Vec<Value>) -> &mut Map<String, Value> {
 }
 
 /// A message's text, or its parts where there are media among them.
-fn content<'a>(item: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
-    match item.required("content")? {
+fn content<'a>(item: &Fields<'a>, media: &mut BodyMedia<'a>) -> Result<Value> {
+    match item.require("content")? {
         Value::String(text) => Ok(text.clone().into()),
         Value::Array(_) => parts(item, "content", media),
         other => Err(item.wrong("content", "a string or a list of parts", other)),
@@ -159,16 +161,16 @@ fn content<'a>(item: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
 }
 
 /// Parts: as one text where they are texts, else each as chat has it.
-fn parts<'a>(item: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<Value> {
+fn parts<'a>(item: &Fields<'a>, name: &str, media: &mut BodyMedia<'a>) -> Result<Value> {
     let before = media.len();
     let mut texts = Vec::new();
     for part in item.objects(name)? {
-        match part.required_text("type")? {
+        match part.require_text("type")? {
             "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
-                texts.push(part.required_text("text")?)
+                texts.push(part.require_text("text")?)
             }
-            "refusal" => texts.push(part.required_text("refusal")?),
-            other => match media::found(&part)? {
+            "refusal" => texts.push(part.require_text("refusal")?),
+            other => match media::find_medium(&part)? {
                 Some(found) => {
                     media.add(found);
                     texts.push(MEDIA_MARK);

@@ -1,7 +1,7 @@
 //! A response and its items.
 
 use super::tools::{free_text, Tools};
-use crate::answers::{Answer, Block};
+use crate::answers::{AnswerBlock, AnswerParts};
 use crate::engine::FinishReason;
 use crate::errors::Result;
 use crate::fields::Fields;
@@ -11,7 +11,7 @@ use serde_json::{json, Map, Value};
 use std::sync::Arc;
 
 /// Fields of a request that its response repeats, with what stands where they are absent.
-fn repeated() -> [(&'static str, Value); 13] {
+fn echoed_fields() -> [(&'static str, Value); 13] {
     [
         ("instructions", Value::Null),
         ("max_output_tokens", Value::Null),
@@ -30,7 +30,7 @@ fn repeated() -> [(&'static str, Value); 13] {
 }
 
 /// What all events of a response share.
-pub(super) struct Frame {
+pub(super) struct ResponseFrame {
     pub id: String,
     created: u64,
     model: String,
@@ -46,16 +46,16 @@ pub(super) struct Keeper {
     pub key: Option<usize>,
 }
 
-impl Frame {
+impl ResponseFrame {
     /// What the events of an answer to a body share.
     ///
     /// # Errors
     /// Tools of a wrong shape.
-    pub fn new(model: &str, fields: &Fields, probabilities: bool, keeper: Option<Keeper>) -> Result<Frame> {
+    pub fn new(model: &str, fields: &Fields, probabilities: bool, keeper: Option<Keeper>) -> Result<ResponseFrame> {
         let given = |(name, default): (&str, Value)| (name.to_string(), fields.value(name).cloned().unwrap_or(default));
-        let request = repeated().into_iter().map(given).collect();
+        let request = echoed_fields().into_iter().map(given).collect();
         let (id, created, tools) = (id::new("resp_"), id::seconds(), Tools::read(fields)?);
-        Ok(Frame { id, created, model: model.into(), request, probabilities, tools, keeper })
+        Ok(ResponseFrame { id, created, model: model.into(), request, probabilities, tools, keeper })
     }
 
     /// A response in that state.
@@ -80,19 +80,19 @@ impl Frame {
     }
 
     /// Whether a block is a call of a tool of free text.
-    pub fn is_free(&self, block: &Block) -> bool {
-        matches!(block, Block::Call { name, .. } if self.tools.form(name).free)
+    pub fn is_free(&self, block: &AnswerBlock) -> bool {
+        matches!(block, AnswerBlock::Call { name, .. } if self.tools.form(name).free)
     }
 
     /// Names for the items of an answer.
-    pub fn ids(&self, answer: &Answer) -> Vec<String> {
+    pub fn ids(&self, answer: &AnswerParts) -> Vec<String> {
         answer.blocks.iter().map(name).collect()
     }
 
     /// The response of an answer that is over, and whether it is complete.
-    pub fn over(&self, answer: &Answer, ids: &[String]) -> Value {
+    pub fn finished_response(&self, answer: &AnswerParts, ids: &[String]) -> Value {
         let last = answer.blocks.len().saturating_sub(1);
-        let item = |(at, (block, id)): (usize, (&Block, &String))| {
+        let item = |(at, (block, id)): (usize, (&AnswerBlock, &String))| {
             self.item(block, id, if at == last { ending(answer) } else { "completed" }, answer)
         };
         let items = answer.blocks.iter().zip(ids).enumerate().map(item).collect();
@@ -116,18 +116,18 @@ impl Frame {
     }
 
     /// An item in that state.
-    pub fn item(&self, block: &Block, id: &str, status: &str, answer: &Answer) -> Value {
+    pub fn item(&self, block: &AnswerBlock, id: &str, status: &str, answer: &AnswerParts) -> Value {
         let is_over = status != "in_progress";
         match block {
-            Block::Text(_) => {
+            AnswerBlock::Text(_) => {
                 let content = if is_over { json!([self.part(block, answer)]) } else { json!([]) };
                 json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
             }
-            Block::Reasoning(_) => {
+            AnswerBlock::Reasoning(_) => {
                 let content = if is_over { json!([self.part(block, answer)]) } else { json!([]) };
                 json!({"type": "reasoning", "id": id, "status": status, "summary": [], "content": content, "encrypted_content": ""})
             }
-            Block::Call { id: call, name, arguments } => {
+            AnswerBlock::Call { id: call, name, arguments } => {
                 let form = self.tools.form(name);
                 let arguments = if is_over { arguments.as_str() } else { "" };
                 let mut item = match form.free {
@@ -147,20 +147,20 @@ impl Frame {
     }
 
     /// The part that a message or reasoning consists of.
-    pub fn part(&self, block: &Block, answer: &Answer) -> Value {
+    pub fn part(&self, block: &AnswerBlock, answer: &AnswerParts) -> Value {
         match block {
-            Block::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
-            Block::Text(text) => {
+            AnswerBlock::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
+            AnswerBlock::Text(text) => {
                 let told: Value = answer.text_tokens().filter(|_| self.probabilities).map(logprobs::position).collect();
                 json!({"type": "output_text", "text": text, "annotations": [], "logprobs": told})
             }
-            Block::Call { .. } => Value::Null,
+            AnswerBlock::Call { .. } => Value::Null,
         }
     }
 }
 
 /// The state of an answer that is over, which is that of its last item too.
-pub(super) fn ending(answer: &Answer) -> &'static str {
+pub(super) fn ending(answer: &AnswerParts) -> &'static str {
     match answer.reason() {
         FinishReason::Length | FinishReason::ContextFull => "incomplete",
         _ => "completed",
@@ -168,10 +168,10 @@ pub(super) fn ending(answer: &Answer) -> &'static str {
 }
 
 /// A new name for an item.
-pub(super) fn name(block: &Block) -> String {
+pub(super) fn name(block: &AnswerBlock) -> String {
     id::new(match block {
-        Block::Text(_) => "msg_",
-        Block::Reasoning(_) => "rs_",
-        Block::Call { .. } => "fc_",
+        AnswerBlock::Text(_) => "msg_",
+        AnswerBlock::Reasoning(_) => "rs_",
+        AnswerBlock::Call { .. } => "fc_",
     })
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// What calls of a function are answered as, where they are none of a plain one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct CallForm {
     /// Its one argument is a text of a free form.
     pub free: bool,
     /// The namespace that it stands in.
@@ -22,7 +22,7 @@ pub(super) struct Tools {
     /// Functions in chat's shape.
     pub functions: Vec<Value>,
     /// By their names.
-    forms: HashMap<String, Form>,
+    forms: HashMap<String, CallForm>,
 }
 
 impl Tools {
@@ -39,7 +39,7 @@ impl Tools {
     }
 
     fn take(&mut self, tool: &Fields, namespace: Option<&str>) -> Result<()> {
-        let kind = tool.required_text("type")?;
+        let kind = tool.require_text("type")?;
         match kind {
             "function" => {
                 let nested = tool.object("function")?;
@@ -49,15 +49,15 @@ impl Tools {
                 own.shift_remove("type");
                 self.functions.push(json!({"type": "function", "function": own}));
                 self.note(
-                    function.required_text("name")?,
-                    Form { free: false, namespace: namespace.map(String::from) },
+                    function.require_text("name")?,
+                    CallForm { free: false, namespace: namespace.map(String::from) },
                 );
             }
             "custom" => {
                 let nested = tool.object("custom")?;
                 let own = nested.as_ref().unwrap_or(tool);
                 check_function(own)?;
-                let name = own.required_text("name")?;
+                let name = own.require_text("name")?;
                 let mut input = json!({"type": "string", "description": "The whole input, as text"});
                 if let Some(pattern) = pattern(own)? {
                     input["pattern"] = pattern.into();
@@ -69,10 +69,10 @@ impl Tools {
                     function["description"] = description.into();
                 }
                 self.functions.push(json!({"type": "function", "function": function}));
-                self.note(name, Form { free: true, namespace: namespace.map(String::from) });
+                self.note(name, CallForm { free: true, namespace: namespace.map(String::from) });
             }
             "namespace" if namespace.is_none() => {
-                let name = tool.required_text("name")?;
+                let name = tool.require_text("name")?;
                 for inner in tool.objects("tools")? {
                     self.take(&inner, Some(name))?;
                 }
@@ -82,14 +82,14 @@ impl Tools {
         Ok(())
     }
 
-    fn note(&mut self, name: &str, form: Form) {
-        if form != Form::default() {
+    fn note(&mut self, name: &str, form: CallForm) {
+        if form != CallForm::default() {
             self.forms.insert(name.to_string(), form);
         }
     }
 
     /// What calls of a function are answered as.
-    pub fn form(&self, name: &str) -> Form {
+    pub fn form(&self, name: &str) -> CallForm {
         self.forms.get(name).cloned().unwrap_or_default()
     }
 }
@@ -102,9 +102,9 @@ fn pattern(tool: &Fields) -> Result<Option<String>> {
     let grammar = nested.as_ref().unwrap_or(&format);
     match (format.text("type")?, grammar.text("syntax")?) {
         (None | Some("text"), _) => Ok(None),
-        (Some("grammar"), Some("regex")) => Ok(Some(format!("^(?:{})$", grammar.required_text("definition")?))),
+        (Some("grammar"), Some("regex")) => Ok(Some(format!("^(?:{})$", grammar.require_text("definition")?))),
         _ => {
-            warn(format!("tools: the text of {:?} is not held to its format", tool.required_text("name")?));
+            warn(format!("tools: the text of {:?} is not held to its format", tool.require_text("name")?));
             Ok(None)
         }
     }

@@ -33,7 +33,7 @@ impl Rewriter {
         self.helpers.push((helper, function));
         match helper {
             Helper::Reduce { by, ext, .. } => {
-                let by = if ext { Join::Ext(self.known.ext?, by) } else { Join::Op(by) };
+                let by = if ext { JoinBy::Ext(self.known.ext?, by) } else { JoinBy::Op(by) };
                 self.begin(function, of, &[(of, x)]);
                 self.reduce(of, x, by);
             }
@@ -118,17 +118,17 @@ impl Rewriter {
         own
     }
 
-    fn join(&mut self, of: u32, by: Join, a: u32, b: u32) -> u32 {
+    fn join(&mut self, of: u32, by: JoinBy, a: u32, b: u32) -> u32 {
         let id = self.ids.fresh();
         match by {
-            Join::Op(by) => self.made.put(by, &[of, id, a, b]),
-            Join::Ext(set, by) => self.made.put(op::EXT_INST, &[of, id, set, by, a, b]),
+            JoinBy::Op(by) => self.made.put(by, &[of, id, a, b]),
+            JoinBy::Ext(set, by) => self.made.put(op::EXT_INST, &[of, id, set, by, a, b]),
         }
         id
     }
 
     /// A function's body: all threads put the same values together in the same order, and come to the same.
-    fn reduce(&mut self, of: u32, x: u32, by: Join) {
+    fn reduce(&mut self, of: u32, x: u32, by: JoinBy) {
         let own = self.share(of, x);
         let mut left = self.threads;
         if left > ALONE {
@@ -158,7 +158,7 @@ impl Rewriter {
     }
 
     /// A loop over threads `from`, `from + step`, ..., below `end`, after block `before`: `first` and their words put together.
-    fn fold(&mut self, (of, by): (u32, Join), first: u32, before: u32, [from, step, end]: [u32; 3]) -> u32 {
+    fn fold(&mut self, (of, by): (u32, JoinBy), first: u32, before: u32, [from, step, end]: [u32; 3]) -> u32 {
         let (uint, bool) = (self.uint_type(), self.bool_type());
         let [head, test, body, again, merge] = [(); 5].map(|()| self.ids.fresh());
         let [thread, next, so_far, joined, goes_on] = [(); 5].map(|()| self.ids.fresh());
@@ -186,7 +186,7 @@ impl Rewriter {
 
 /// How two values become one.
 #[derive(Clone, Copy)]
-pub(super) enum Join {
+pub(super) enum JoinBy {
     Op(u32),
     Ext(u32, u32),
 }
