@@ -1,7 +1,7 @@
 //! GLSL → SPIR-V → archives, by the compiler.
 
 use crate::lock::index;
-use crate::sources::{fields, resolved, Job};
+use crate::sources::{fields, resolve_include, CompileJob};
 use pumex_quant::all;
 use pumex_shaders::archive;
 use pumex_shaders::kernels::Needs;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 type Fault = Box<dyn std::error::Error>;
 
 /// SPIR-V of the module.
-fn compile(job: &Job, compiler: &shaderc::Compiler, glsl: &Path) -> Result<Vec<u8>, Fault> {
+fn compile(job: &CompileJob, compiler: &shaderc::Compiler, glsl: &Path) -> Result<Vec<u8>, Fault> {
     let mut formats = job.stem.unwrap_or_default().split('+');
     let (first, other) = (formats.next(), formats.next());
     let second = Cell::new(false);
@@ -38,7 +38,7 @@ fn compile(job: &Job, compiler: &shaderc::Compiler, glsl: &Path) -> Result<Vec<u
         // `FILE: NAME=VALUE ...` has macros for as long as the file is read.
         let (wanted, given) = wanted.split_once(": ").unwrap_or((&wanted, ""));
         let given: Vec<_> = given.split_whitespace().filter_map(|g| g.split_once('=')).collect();
-        let file = resolved(wanted, format);
+        let file = resolve_include(wanted, format);
         let found = all().find(|f| file == "fields.glsl" && Some(f.stem) == format);
         let made = || found.map(|f| fields(f, second.get())).or_else(|| pumex_shaders::source(&file));
         let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
@@ -61,7 +61,7 @@ fn compile(job: &Job, compiler: &shaderc::Compiler, glsl: &Path) -> Result<Vec<u
 
 /// Name and SPIR-V of every module, or of those of some kernels, sorted by name.
 fn compile_all(glsl: &Path, only: &[String]) -> Result<Vec<(String, Vec<u8>)>, Fault> {
-    let jobs = Job::all(only);
+    let jobs = CompileJob::all(only);
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<(String, Vec<u8>)>, String> {
         let compiler = shaderc::Compiler::new().map_err(|e| e.to_string())?;

@@ -72,11 +72,11 @@ fn compile(args: Vec<String>) -> Result<bool, Fault> {
         let mut lock = Lock::parse(&fs::read_to_string(LOCK).unwrap_or_default());
         let found = lock_of_tree(root)?;
         // Of another compiler's modules nothing is known.
-        if lock.compiler != lock_of_tree.compiler {
-            lock = Lock { compiler: lock_of_tree.compiler.clone(), ..Lock::default() };
+        if lock.compiler != found.compiler {
+            lock = Lock { compiler: found.compiler.clone(), ..Lock::default() };
         }
-        lock.kernels.retain(|kernel, _| lock_of_tree.kernels.contains_key(kernel));
-        let new = lock_of_tree.kernels.into_iter().filter(|(kernel, _)| only.is_empty() || only.contains(kernel));
+        lock.kernels.retain(|kernel, _| found.kernels.contains_key(kernel));
+        let new = found.kernels.into_iter().filter(|(kernel, _)| only.is_empty() || only.contains(kernel));
         lock.kernels.extend(new);
         fs::write(LOCK, lock.text())?;
     }
