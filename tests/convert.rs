@@ -72,6 +72,25 @@ fn a_folder_becomes_what_quantize_makes_of_its_f32_file_and_runs() {
 }
 
 #[test]
+fn a_folder_runs_as_a_model_and_is_converted_once_as_long_as_it_stays_as_it_is() {
+    let scratch = TemporaryFolder::new("model");
+    let (dir, cache) = (scratch.write_seeded("Tiny-Llama-7B-chat-v0.2"), scratch.path("cache"));
+    let run = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pumex"));
+        command.args(["run", &dir, "a", "-n", "2", "--temp", "0", "--device", "cpu", "-no-cnv"]);
+        let out = command.env("XDG_CACHE_HOME", &cache).output().unwrap();
+        assert!(out.status.success(), "{}", stderr(&out));
+        (stdout(&out).to_string(), stderr(&out).contains("converting"))
+    };
+    let files = || std::fs::read_dir(scratch.0.join("cache/pumex/converted")).unwrap().count();
+    let (text, converts) = run();
+    assert!(!text.is_empty() && converts);
+    assert_eq!((run(), files()), ((text.clone(), false), 1));
+    std::fs::write(Path::new(&dir).join("chat_template.jinja"), "{{ messages[0].content }}").unwrap();
+    assert_eq!((run(), files()), ((text, true), 1));
+}
+
+#[test]
 fn a_conversion_that_cannot_be_says_what_it_needs() {
     let scratch = TemporaryFolder::new("errors");
     let (llama, qwen) =

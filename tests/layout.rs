@@ -211,8 +211,8 @@ const OPEN_BY_FILE: &[&str] = &[
 #[test]
 fn outputs_are_opened_in_one_place() {
     let words = ["File::create", "fs::write(", "OpenOptions", "fs::rename", "fs::copy", "fs::remove_file"];
-    // A cache of its own, whose name nobody gives.
-    let allowed = ["gguf/src/file.rs", "vk/src/cache.rs"];
+    // Those after the first keep caches, whose names nobody gives.
+    let allowed = ["gguf/src/file.rs", "vk/src/cache.rs", "cli/src/folder.rs"];
     for (name, text) in rust()
         .into_iter()
         .filter(|(name, _)| OPEN_BY_FILE.iter().any(|c| name.starts_with(c)) && !name.ends_with("tests.rs"))

@@ -310,9 +310,10 @@ fn follow(
     }
 }
 
-/// Whether an argument is the name of a model's file.
+/// Whether an argument is the name of a model's file, or of a Hugging Face folder.
 fn is_model(arg: &OsStr) -> bool {
-    std::path::Path::new(arg).extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+    let path = std::path::Path::new(arg);
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) || path.join("config.json").is_file()
 }
 
 /// Whether what stands behind one dash is a word, and no letter with a number or with itself.

@@ -111,7 +111,8 @@ impl ProjectorArgs {
         path.map(|path| Projector::open(&path, args.access(), options, &engine)).transpose()
     }
 
-    /// What opens the projector of a model that is about to be served. One that lies beside it and cannot be used is no reason not to serve.
+    /// What opens the projector of a model that is about to be served. One that lies beside it and cannot be used is no reason not to
+    /// serve.
     #[cfg(feature = "serve")]
     pub fn opener(&self, args: &ModelArgs, engine: &EngineArgs) -> OpenProjector {
         let (own, args, engine) = (self.clone(), args.clone(), engine.clone());

@@ -3,8 +3,8 @@
 //! Every op of a graph is a kernel of its own (`tower_*`), whose sizes are push constants, so that one pipeline serves all
 //! pictures; graphs that ran last are kept as recordings. Matrices of products lie in their weight format and go through the text
 //! model's kernels (`gemm_panels`, `gemm_tile`), rows of floats with zeros up to what these take. Attention goes by cooperative
-//! matrices (`tower_attend_fragments`, `tower_attend_matrix`) where some matrix of the file is none of floats; an encoder all of floats is computed in
-//! floats.
+//! matrices (`tower_attend_fragments`, `tower_attend_matrix`) where some matrix of the file is none of floats; an encoder all of
+//! floats is computed in floats.
 
 mod profile;
 mod weights;

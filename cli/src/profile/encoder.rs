@@ -33,7 +33,8 @@ fn text(p: &EncoderProfile, picture: &str) -> String {
     let kernels: f64 = p.kernels.iter().map(|k| k.us).sum();
     let [prepared, built, encoded, device] = [p.prepare_us, p.graph_us, p.encode_us, p.device_us].map(|us| us / 1e3);
     let mut out = format!(
-        "{} on {}\n{picture}: {} rows in {:.1} ms: prepared {prepared:.1}, graph {built:.1}, encoder {encoded:.1} ({device:.1} of it on the device)\n\
+        "{} on {}\n{picture}: {} rows in {:.1} ms: prepared {prepared:.1}, graph {built:.1}, \
+         encoder {encoded:.1} ({device:.1} of it on the device)\n\
          with a stamp behind each dispatch: {:.1} ms\n\n",
         p.projector,
         p.device,
