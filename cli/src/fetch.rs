@@ -63,8 +63,8 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
     }
     let args = model_flags_or_environment(args);
     let found = match (&args.hf_repo, &args.model_url) {
-        (Some(repo), _) => download::find_in_cache(&args, &FetchTarget::Model(repo))?,
-        (None, Some(url)) => download::find_in_cache(&args, &FetchTarget::Url(url))?,
+        (Some(repo), _) => download::fetch_file(&args, &FetchTarget::Model(repo))?,
+        (None, Some(url)) => download::fetch_file(&args, &FetchTarget::Url(url))?,
         (None, None) => args.model,
     };
     let found = found.map(|path| if path.is_dir() { folder(&path) } else { Ok(path) }).transpose()?;
@@ -96,7 +96,7 @@ enum FetchTarget<'a> {
 pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
     let args = model_flags_or_environment(args);
     let found = match &args.hf_repo {
-        Some(repo) => download::find_in_cache(&args, &FetchTarget::Projector(repo))?,
+        Some(repo) => download::fetch_file(&args, &FetchTarget::Projector(repo))?,
         None => None,
     };
     found.iter().for_each(|path| super::files::reads(path));
@@ -108,7 +108,7 @@ pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
 /// # Errors
 /// All that a download may fail of.
 pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
-    let found = download::find_in_cache(&model_flags_or_environment(args), &FetchTarget::Url(url))?;
+    let found = download::fetch_file(&model_flags_or_environment(args), &FetchTarget::Url(url))?;
     found.iter().for_each(|path| super::files::reads(path));
     Ok(found)
 }
@@ -121,7 +121,7 @@ mod download {
         Vec::new()
     }
 
-    pub fn find_in_cache(_: &ModelArgs, _: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
+    pub fn fetch_file(_: &ModelArgs, _: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
         Err(pumex_gguf::Error::Request(what.into()))
     }
@@ -182,8 +182,8 @@ mod download {
         done.map_err(failure)
     }
 
-    /// A file in the cache.
-    pub fn find_in_cache(args: &ModelArgs, wanted: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
+    /// The file in the cache, downloaded first where it is not there.
+    pub fn fetch_file(args: &ModelArgs, wanted: &FetchTarget<'_>) -> Result<Option<PathBuf>> {
         let settings = settings(args.hf_token.as_deref(), args.offline)?;
         run_with_progress(|watch| match *wanted {
             FetchTarget::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
