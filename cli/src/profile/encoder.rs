@@ -11,9 +11,17 @@ const REPETITIONS: u32 = 5;
 
 /// Measures and prints.
 pub fn main(args: &Args) -> Result<CommandEnd> {
-    for (given, flag) in
-        [(args.html.is_some(), "--html"), (args.layers, "--layers"), (args.parallel.is_some(), "--parallel")]
-    {
+    let of_steps = [
+        (args.html.is_some(), "--html"),
+        (args.layers, "--layers"),
+        (args.parallel.is_some(), "--parallel"),
+        (args.rows != 1, "--rows"),
+        (args.depth != 0, "--depth"),
+        (args.draw, "--draw"),
+        (args.model.synthetic.is_some(), "--synthetic"),
+        (args.model.model.model.is_some(), "--model"),
+    ];
+    for (given, flag) in of_steps {
         if given {
             return Err(Error::Usage(format!(
                 "{flag}: expected a text model's step, found --mmproj, whose encoder has none"
