@@ -103,5 +103,7 @@ fn seeded_models_without_a_layer_compute_what_the_other_layers_did_or_are_refuse
     for name in ["exaone-moe-window", "minimax-01"] {
         assert!(!all.contains(&name) || has(&refused, name), "{name}");
     }
-    assert!(same.len() > 2 * refused.len(), "{} and {}", same.len(), refused.len());
+    // By model: a few have 40 to 64 layers, each of which is refused where their number says what the others are.
+    let (can, cannot): (Vec<&str>, Vec<&str>) = all.iter().partition(|name| has(&same, name));
+    assert!(can.len() > 2 * cannot.len(), "{} and {}: {cannot:?}", can.len(), cannot.len());
 }
