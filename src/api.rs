@@ -117,7 +117,7 @@ impl Model {
     }
 
     fn load(options: ModelOptions, source: Source) -> Result<Model> {
-        let gguf = Arc::new(options.gguf(&source, None)?);
+        let gguf = Arc::new(options.gguf(&source)?);
         let planned = model::plan(&gguf).map(|plan| (plan.n_ids(), plan.looks_ahead()));
         let (n_vocab, looks_ahead) = match planned {
             // A vocabulary alone.

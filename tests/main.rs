@@ -1,6 +1,7 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod adapter_scales;
 mod adapters;
 mod allocations;
 #[cfg(feature = "serve")]

@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 
 /// The demo model with so many slots of 256 positions.
 pub fn settings(slots: usize) -> ModelSettings {
-    let open = Arc::new(|_: &[f32]| Gguf::open(&demo_path()));
+    let open = Arc::new(|| Gguf::open(&demo_path()));
     let engine = engine::Options {
         device: DeviceChoice::Cpu,
         n_ctx: Some(256 * slots as u32),

@@ -88,16 +88,32 @@ impl AdapterArgs {
     ///
     /// # Errors
     /// Files that are no adapters or not for this model.
-    pub fn attach(&self, gguf: Gguf) -> Result<Gguf> {
-        self.attach_scaled(gguf, None)
+    pub fn attach(&self, mut gguf: Gguf) -> Result<Gguf> {
+        let (vectors, layers) = self.control_vectors()?;
+        // Each sees the model as its file has it.
+        let loras = self.lora.open()?;
+        if !vectors.is_empty() || !loras.is_empty() {
+            adapter::attach(&mut gguf, &loras, &vectors, layers)?;
+        }
+        Ok(gguf)
     }
 
-    /// Attaches all adapters to the model, with LoRA adapters at other scales, in the order of [`AdapterArgs::loras`]; those at 0 are left
-    /// out.
+    /// The model with all of them, where sequences have scales of their own for its LoRA adapters, in the order of
+    /// [`AdapterArgs::loras`].
     ///
     /// # Errors
     /// As [`AdapterArgs::attach`].
-    pub fn attach_scaled(&self, mut gguf: Gguf, scales: Option<&[f32]>) -> Result<Gguf> {
+    pub fn attach_by_sequence(&self, mut gguf: Gguf) -> Result<Gguf> {
+        let (vectors, layers) = self.control_vectors()?;
+        let loras: Vec<_> = self.lora.open()?.into_iter().map(|(lora, _)| lora).collect();
+        if !vectors.is_empty() || !loras.is_empty() {
+            adapter::attach_by_sequence(&mut gguf, &loras, &vectors, layers)?;
+        }
+        Ok(gguf)
+    }
+
+    /// Files and scales of control vectors, and the layers they are for.
+    fn control_vectors(&self) -> Result<(Vec<(PathBuf, f32)>, Layers)> {
         let vectors = files("--control-vector", &self.control_vector, &self.control_vector_scaled)?;
         let layers = match self.control_vector_layer_range[..] {
             [from, to] if to > 0 && from > to => {
@@ -107,17 +123,7 @@ impl AdapterArgs {
             [from, to] => Layers { from, to },
             _ => Layers::default(),
         };
-        // Each sees the model as its file has it.
-        let mut loras = self.lora.open()?;
-        if let Some(scales) = scales {
-            loras.iter_mut().zip(scales).for_each(|((_, scale), asked)| *scale = *asked);
-            loras.retain(|(_, scale)| *scale != 0.0);
-        }
-        if vectors.is_empty() && loras.is_empty() {
-            return Ok(gguf);
-        }
-        adapter::attach(&mut gguf, &loras, &vectors, layers)?;
-        Ok(gguf)
+        Ok((vectors, layers))
     }
 }
 

@@ -19,6 +19,7 @@ impl Program {
             codebooks: self.codebooks.address(),
             ropes: self.ropes.address(),
             vectors: slot.vectors.as_ref().map_or(0, Buffer::address),
+            adapter_scales: slot.adapter_scales.as_ref().map_or(0, Buffer::address),
             sampled: state.sampled.address(),
             params: slot.params.buffer.address(),
             ids: slot.ids.address(),
@@ -75,7 +76,7 @@ impl Program {
         let slot = &state.slots[slot];
         let mut kept: Vec<&Buffer> = weights.iter().collect();
         kept.extend([&self.codebooks, &self.ropes, &state.arena, &state.sampled, &slot.params.buffer, &slot.ids]);
-        kept.extend(&slot.vectors);
+        kept.extend(slot.vectors.iter().chain(&slot.adapter_scales));
         kept.extend([&state.split_reduction.partials, &state.split_reduction.arrivals, &state.megakernel.fault]);
         let megakernel = state.megakernel.kernel.iter();
         kept.extend(megakernel.flat_map(|(_, memory)| [&memory.gave_up, &memory.messages]));

@@ -5,14 +5,14 @@ use super::program::Program;
 use super::CacheType;
 use crate::exec;
 use crate::exec::{MegakernelMemory, PackedMemory, SplitReductionMemory};
-use crate::session::{BlockCopy, Rule, Stores, KV_BLOCK};
+use crate::session::{BlockCopy, Rule, Session, Stores, KV_BLOCK};
 use pumex_gguf::Result;
 use pumex_lower::megakernel::{MegakernelOptions, EPOCHS};
 use pumex_lower::policy::PackedRowsRequest;
 use pumex_lower::{megakernel, sizes};
 use pumex_plan::LayerState;
 use pumex_step::Row;
-use pumex_vk::{Buffer, Class, Device, Recording, LEAST_BYTES};
+use pumex_vk::{Buffer, Class, Recording, LEAST_BYTES};
 
 /// Recordings kept beside those in flight: a decoding server's for each slot, number of rows and width of attention.
 pub(super) const RECORDINGS: usize = 128;
@@ -34,6 +34,8 @@ pub(super) struct StepBuffers {
     pub lists: Option<Buffer>,
     /// Vectors of its rows, as large as the largest step with such so far.
     pub vectors: Option<Buffer>,
+    /// Scales of each row's adapters; none where sequences have none.
+    pub adapter_scales: Option<Buffer>,
 }
 
 /// The megakernel of a session, until it gives up once.
@@ -173,7 +175,7 @@ impl DeviceState {
         let layout = size.layout();
         let sampled = device.buffer("sampled", 4 * layout.sampled_word_count() as u64, Class::Scratch)?;
         let slots =
-            (0..SLOTS).map(|i| StepBuffers::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
+            (0..SLOTS).map(|i| StepBuffers::new(program, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
         let megakernel = Megakernel { kernel, on: true, epochs, fault };
         Ok(DeviceState { caches, arena, sampled, layout, slots, split_reduction, packed, megakernel, importance: None })
     }
@@ -198,7 +200,10 @@ impl DeviceState {
 }
 
 impl StepBuffers {
-    fn new(device: &Device, i: usize, layout: ParamsLayout, max_rows: usize) -> Result<StepBuffers> {
+    fn new(program: &Program, i: usize, layout: ParamsLayout, max_rows: usize) -> Result<StepBuffers> {
+        let device = &program.device;
+        let scales = |n: usize| device.buffer(&format!("scales.{i}"), (4 * max_rows * n) as u64, Class::Params);
+        let adapter_scales = Some(program.plan.adapters).filter(|n| *n > 0).map(scales).transpose()?;
         let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
         let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
         Ok(StepBuffers {
@@ -208,7 +213,17 @@ impl StepBuffers {
             masks: None,
             lists: None,
             vectors: None,
+            adapter_scales,
         })
+    }
+
+    /// Writes the scales that the sequences of rows have for adapters.
+    pub fn write_adapter_scales(&self, rows: &[Row], session: &Session) {
+        let Some(buffer) = &self.adapter_scales else { return };
+        for (i, row) in (0u64..).zip(rows) {
+            let bytes: &[u8] = bytemuck::cast_slice(session.adapter_scales(row.seq));
+            buffer.write(i * bytes.len() as u64, bytes);
+        }
     }
 
     /// Writes the vectors that rows are, one behind the other, where there is room for them.

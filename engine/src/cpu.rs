@@ -63,7 +63,8 @@ impl<'a> Reference<'a> {
             states: States::new(&plan, n_seqs),
             spare: general::Spare::default(),
             session: Session::new(limits, &Stores::of(&plan.layers).store_blocks(blocks, n_seqs, n_ctx, max_rows))
-                .encoding(plan.encoder.is_some()),
+                .encoding(plan.encoder.is_some())
+                .with_adapters(plan.adapters),
             values: vec![Vec::new(); plan.values.len()],
             from_host: Vec::new(),
             books: Books::new(n_seqs),
@@ -139,11 +140,19 @@ impl Runner for Reference<'_> {
         self.plan.encoder.map(|encoder| encoder.start)
     }
 
+    fn adapters(&self) -> usize {
+        self.session.adapters()
+    }
+
+    fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        self.session.set_adapter_scales(seq, scales)
+    }
+
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         check_told(rows)?;
         self.session.admit(rows)?;
         self.session.note_step(rows);
-        self.books.start(self.session.blocks(), rows);
+        self.books.start(&self.session, rows);
         self.run_ops(rows, self.plan.ops_of(rows.iter().any(|row| row.token.is_source())));
         self.gguf.check()?;
         Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))

@@ -38,13 +38,16 @@ pub struct Reviving<'a> {
     latest: Vec<(Option<u32>, bool)>,
     flying: VecDeque<Flying>,
     started: u64,
+    /// By sequence, the scales of its adapters; empty where none were set.
+    scales: Vec<Vec<f32>>,
 }
 
 impl<'a> Reviving<'a> {
     /// A runner, and how it is made again.
     pub fn new(runner: Box<dyn Runner + 'a>, anew: Anew<'a>) -> Self {
         let (held, latest, flying) = (Vec::new(), Vec::new(), VecDeque::new());
-        Reviving { runner: Some(runner), anew: Some(anew), revived: false, held, latest, flying, started: 0 }
+        let scales = Vec::new();
+        Reviving { runner: Some(runner), anew: Some(anew), revived: false, held, latest, flying, started: 0, scales }
     }
 
     fn own(&mut self) -> Result<&mut (dyn Runner + 'a)> {
@@ -97,6 +100,9 @@ impl<'a> Reviving<'a> {
         if runner.n_ctx() < n_ctx {
             let found = runner.n_ctx();
             return Err(Error::Lost(format!("{lost}; anew, expected room for {n_ctx} positions, found {found}")));
+        }
+        for (seq, scales) in (0..).zip(&self.scales).filter(|(_, scales)| !scales.is_empty()) {
+            runner.set_adapter_scales(seq, scales)?;
         }
         for (seq, held) in (0..).zip(&self.held) {
             let row = |(pos, (token, medium)): (u32, &(Token, Option<MediumRow>))| {
@@ -183,6 +189,18 @@ impl Runner for Reviving<'_> {
 
     fn answers_from(&self) -> Option<u32> {
         self.get(|runner| runner.answers_from()).flatten()
+    }
+
+    fn adapters(&self) -> usize {
+        self.get(|runner| runner.adapters()).unwrap_or(0)
+    }
+
+    fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        self.own()?.set_adapter_scales(seq, scales)?;
+        let at = seq as usize;
+        self.scales.resize(self.scales.len().max(at + 1), Vec::new());
+        self.scales[at] = scales.to_vec();
+        Ok(())
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {

@@ -193,6 +193,14 @@ impl Runner for Offload<'_> {
         self.runners().map(Runner::vectors).reduce(|all, one| all.filter(|_| one.is_some())).flatten()
     }
 
+    fn adapters(&self) -> usize {
+        self.runners().map(Runner::adapters).max().unwrap_or(0)
+    }
+
+    fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        self.parts.iter_mut().try_for_each(|part| part.runner.set_adapter_scales(seq, scales))
+    }
+
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         check_told(rows)?;
         let output = self.step(rows);

@@ -36,19 +36,60 @@ pub struct Session {
     sampled: Vec<bool>,
     /// Whether sequences begin with a source.
     encodes: bool,
+    /// Scales of so many adapters, sequence by sequence.
+    adapters: usize,
+    scales: Vec<f32>,
 }
 
 impl Session {
     /// A session whose sequences hold nothing. `stores`: rule and blocks of each.
     pub fn new(limits: Limits, stores: &[(Rule, usize)]) -> Session {
         let n_seqs = limits.n_seqs;
-        Session { limits, blocks: BlockAllocator::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
+        Session {
+            limits,
+            blocks: BlockAllocator::new(stores, n_seqs),
+            sampled: vec![false; n_seqs],
+            encodes: false,
+            adapters: 0,
+            scales: Vec::new(),
+        }
     }
 
     /// This session, whose sequences begin with a source if `encodes`.
     #[must_use]
     pub fn encoding(self, encodes: bool) -> Session {
         Session { encodes, ..self }
+    }
+
+    /// This session, whose sequences have scales of so many adapters, 0 to begin with.
+    #[must_use]
+    pub fn with_adapters(self, adapters: usize) -> Session {
+        Session { adapters, scales: vec![0.0; adapters * self.limits.n_seqs], ..self }
+    }
+
+    /// Adapters that sequences have scales of.
+    pub fn adapters(&self) -> usize {
+        self.adapters
+    }
+
+    /// Scales of a sequence's adapters, `[adapters]`.
+    pub fn adapter_scales(&self, seq: u32) -> &[f32] {
+        &self.scales[seq as usize * self.adapters..][..self.adapters]
+    }
+
+    /// Sets these. What stands behind those of all adapters is for none.
+    ///
+    /// # Errors
+    /// No such sequence; fewer scales than adapters.
+    pub fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        let (n, n_seqs) = (self.adapters, self.limits.n_seqs);
+        let (true, Some(scales)) = ((seq as usize) < n_seqs, scales.get(..n)) else {
+            let found = scales.len();
+            let what = format!("sequence {seq}: expected one below {n_seqs} and scales of {n} adapters, found {found}");
+            return Err(Error::Request(what));
+        };
+        self.scales[seq as usize * n..][..n].copy_from_slice(scales);
+        Ok(())
     }
 
     /// What a step may hold.

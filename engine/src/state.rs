@@ -199,6 +199,13 @@ pub struct SavedSequence {
     body: Take<BufReader<File>>,
 }
 
+/// Whether there is a file that says it is a saved sequence of a model of that fingerprint.
+pub fn has_fingerprint(path: &Path, fingerprint: u64) -> bool {
+    let mut head = [0; 20];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head.starts_with(MAGIC) && head[12..] == fingerprint.to_le_bytes()
+}
+
 /// Reads a file through, and looks whether a runner can have what it holds. No step may be in flight.
 ///
 /// # Errors

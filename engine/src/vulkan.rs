@@ -170,6 +170,7 @@ impl VulkanRunner {
         let limits = plan.limits(n_ctx, max_rows, n_seqs);
         let encodes = model.program.plan.encoder.is_some();
         let session = Session::new(limits, &size.store_blocks(&model.program.stores)).encoding(encodes);
+        let session = session.with_adapters(model.program.plan.adapters);
         VulkanRunner {
             model,
             state,
@@ -330,6 +331,7 @@ impl VulkanRunner {
         };
         let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started_count());
         self.state.slots[slot].write_vectors(rows);
+        self.state.slots[slot].write_adapter_scales(rows, &self.session);
         let params = &mut self.state.slots[slot].params;
         params.write(rows, &outputs, self.session.blocks(), (shapes::singles(rows, checked), epochs));
         params.write_requests(&requests)?;
@@ -427,6 +429,14 @@ impl Runner for VulkanRunner {
             self.left = None;
             self.state.slots.iter_mut().for_each(|slot| slot.logits = None);
         }
+    }
+
+    fn adapters(&self) -> usize {
+        self.session.adapters()
+    }
+
+    fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        self.session.set_adapter_scales(seq, scales)
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {

@@ -66,6 +66,7 @@ pushes!(
     Positions,
     ById,
     TakeVectors,
+    AdapterScales,
     HeadMatMul,
     Choose,
     RoutePairs,

@@ -57,6 +57,7 @@ fn name(at: &Addresses, plan: &Plan, address: u64) -> String {
         (at.codebooks, "codebooks"),
         (at.ropes, "ropes"),
         (at.vectors, "vectors"),
+        (at.adapter_scales, "adapter_scales"),
         (at.sampled, "sampled"),
         (at.params, "params"),
         (at.ids, "ids"),

@@ -6,8 +6,8 @@ use crate::policy;
 use crate::policy::matrix::chunk_len;
 use pumex_gguf::{Error, Result};
 use pumex_plan::{
-    Act, Arg, ById, Cols, Dot, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows,
-    TakeVectors, Val, Weight,
+    Act, AdapterScales, Arg, ById, Cols, Dot, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle,
+    Rotate, Rows, TakeVectors, Val, Weight,
 };
 use pumex_quant::FormatId;
 use pumex_shaders::{constants as c, push};
@@ -46,6 +46,7 @@ impl Lowering<'_> {
             General::Positions { weight, out } => self.positions(*weight, *out),
             General::ById(b) => self.by_id(b),
             General::TakeVectors(t) => self.take_vectors(t),
+            General::AdapterScales(s) => self.scale_adapters(s),
             General::HeadMatMul(h) => self.head_matmul(h),
             General::Choose(c) => self.choose(c),
             General::ExpertsMatMul(e) => self.experts_matmul(e),
@@ -304,6 +305,24 @@ impl Lowering<'_> {
         let touched = Touched { reads: vec![self.value(t.out)], writes: vec![self.value(t.out)] };
         let constants = vec![("SIZE", THREADS), ("ADD", u32::from(t.add))];
         self.emit(Module::of("take_vectors"), constants, push, [dim.div_ceil(THREADS as usize), rows, 1], touched);
+    }
+
+    fn scale_adapters(&mut self, s: &AdapterScales) {
+        let (width, output) = (self.width(s.out), self.plan.values[s.out.0].rows == Rows::Output);
+        let push = push::AdapterScales {
+            scales: self.t.at.adapter_scales,
+            list: self.numbers_at(s.list),
+            y: self.val(s.out),
+            params: self.t.at.params,
+            adapters: self.plan.adapters as u32,
+            len: self.plan.numbers[s.list].len() as u32,
+            width: width as u32,
+        };
+        let rows = if output { self.shape.outputs } else { self.shape.rows };
+        let touched = Touched { reads: vec![self.value(s.out)], writes: vec![self.value(s.out)] };
+        let constants = vec![("SIZE", THREADS), ("OUTPUTS", u32::from(output))];
+        let grid = [width.div_ceil(THREADS as usize), rows, 1];
+        self.emit(Module::of("adapter_scales"), constants, push, grid, touched);
     }
 
     fn head_matmul(&mut self, h: &HeadMatMul) {

@@ -58,6 +58,8 @@ pub struct Addresses {
     pub ropes: u64,
     /// Vectors of a step that has some.
     pub vectors: u64,
+    /// Scales of each row's adapters, `[rows, adapters]`, where sequences have such.
+    pub adapter_scales: u64,
     /// Sampled id per sequence.
     pub sampled: u64,
     /// StepParams of the slot.

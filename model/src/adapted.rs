@@ -1,7 +1,7 @@
 //! Tensors that are attached to a file, by name: low-rank changes of its matrices, and vectors that layers add.
 
 use pumex_gguf::Gguf;
-use pumex_plan::{Plan, Site, WeightInfo};
+use pumex_plan::{Plan, Site, SitePair, WeightInfo};
 
 /// Name of the vector that a layer adds to the residual stream.
 pub fn control_name(layer: usize) -> String {
@@ -19,8 +19,10 @@ pub(super) fn with_attached(plan: Plan, gguf: &Gguf) -> Plan {
         Some(WeightInfo { name: name.to_string(), tensor, rows, cols, format: pumex_quant::find(t.type_id)? })
     };
     let pair = |plan: &Plan, site: &Site| {
-        let [a, b] = site.names(plan);
-        Some([info(&a)?, info(&b)?])
+        let [a, b, ranks] = site.names(plan);
+        let ranks = gguf.find_attached(&ranks).map_or(&[][..], |(_, t)| gguf.data(t));
+        let rank = |bytes: &[u8]| bytes.try_into().map_or(0, |bytes| f32::from_le_bytes(bytes) as usize);
+        Some(SitePair { a: info(&a)?, b: info(&b)?, ranks: ranks.chunks_exact(4).map(rank).collect() })
     };
     plan.add_adapters(&pair, &|layer| info(&control_name(layer)))
 }

@@ -39,18 +39,42 @@ pub fn attach(gguf: &mut Gguf, loras: &[(Lora, f32)], vectors: &[(PathBuf, f32)]
     check_count("--lora", loras.len())?;
     check_count("--control-vector", vectors.len())?;
     let plan = model::plan(gguf)?;
-    attach_loras(gguf, &plan, loras)?;
+    let loras: Vec<(&Lora, f32)> = loras.iter().map(|(lora, scale)| (lora, *scale)).collect();
+    attach_loras(gguf, &plan, &loras, ScaledBy::Matrices)?;
     control::attach(gguf, &plan, vectors, layers)
 }
 
-fn attach_loras(gguf: &mut Gguf, plan: &Plan, loras: &[(Lora, f32)]) -> Result<()> {
+/// Attaches adapters that count with the scales which each sequence has for them ([`pumex_step::Runner::set_adapter_scales`]), 0 unless
+/// told, and control vectors, each times its scale.
+///
+/// # Errors
+/// As [`attach`].
+pub fn attach_by_sequence(gguf: &mut Gguf, loras: &[Lora], vectors: &[(PathBuf, f32)], layers: Layers) -> Result<()> {
+    check_count("--lora", loras.len())?;
+    check_count("--control-vector", vectors.len())?;
+    let plan = model::plan(gguf)?;
+    let loras: Vec<(&Lora, f32)> = loras.iter().map(|lora| (lora, 1.0)).collect();
+    attach_loras(gguf, &plan, &loras, ScaledBy::Sequences)?;
+    control::attach(gguf, &plan, vectors, layers)
+}
+
+/// What has the scales of adapters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ScaledBy {
+    /// The matrices; those of scale 0 are left out.
+    Matrices,
+    /// Each sequence of a runner.
+    Sequences,
+}
+
+fn attach_loras(gguf: &mut Gguf, plan: &Plan, loras: &[(&Lora, f32)], scaled: ScaledBy) -> Result<()> {
     loras.iter().try_for_each(|(lora, _)| lora.check(gguf))?;
     let own = |name: &&str| [".lora_a", ".lora_b"].iter().any(|end| name.ends_with(end));
     if let Some((lora, name)) = loras.iter().find_map(|(lora, _)| lora.names().find(own).map(|name| (lora, name))) {
         let what = format!("{name}: expected a matrix of the model, found one of an adapter that it has of its own");
         return Err(Error::file(lora.path(), "unsupported_adapter", what));
     }
-    let loras: Vec<_> = loras.iter().filter(|(_, scale)| *scale != 0.0).collect();
+    let loras: Vec<_> = loras.iter().filter(|(_, scale)| *scale != 0.0).copied().collect();
     if loras.is_empty() {
         return Ok(());
     }
@@ -68,7 +92,8 @@ fn attach_loras(gguf: &mut Gguf, plan: &Plan, loras: &[(Lora, f32)]) -> Result<(
             continue;
         }
         let count = if let SiteKind::Each(count) = site.kind { count } else { 1 };
-        for (name, (entry, bytes)) in names.into_iter().zip(stacked.tensors(count)) {
+        let ranks = (scaled == ScaledBy::Sequences).then(|| stacked.ranks());
+        for (name, (entry, bytes)) in names.into_iter().zip(stacked.tensors(count).into_iter().chain(ranks)) {
             gguf.attach(pumex_gguf::write::Entry { name, ..entry }, bytes);
         }
     }

@@ -4,8 +4,8 @@
 //! A product `y = x · Wᵀ` gets `t = x · Aᵀ` and `y += t · Bᵀ`; ops that do more with a product than to add it up come apart first.
 
 use super::{
-    Act, Arg, Cols, ExpertsBias, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan, Rows, TopK,
-    Val, ValueInfo, Weight, WeightInfo,
+    Act, AdapterScales, Arg, Cols, ExpertsBias, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan,
+    Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
 };
 
 /// Matrices that an op multiplies one input with, for which a pair of matrices of low rank can stand.
@@ -33,16 +33,27 @@ impl Site {
         Site { kind, parts }
     }
 
-    /// Names of A and of B: by the first matrix, so that they lie where it does.
-    pub fn names(&self, plan: &Plan) -> [String; 2] {
+    /// Names of A and of B, and of the list of their adapters' ranks: by the first matrix, so that they lie where it does.
+    pub fn names(&self, plan: &Plan) -> [String; 3] {
         let first = self.parts.first().and_then(|(w, _)| plan.weights.get(w.0)).map_or("", |w| &w.name);
         let of = if self.kind == SiteKind::Rows { "rows_" } else { "" };
-        [format!("{first}.{of}lora_a"), format!("{first}.{of}lora_b")]
+        ["a", "b", "ranks"].map(|what| format!("{first}.{of}lora_{what}"))
     }
 }
 
+/// A pair of low rank for a site: of one adapter, or of several whose columns lie side by side.
+#[derive(Clone, Debug)]
+pub struct SitePair {
+    /// A.
+    pub a: WeightInfo,
+    /// B.
+    pub b: WeightInfo,
+    /// Columns of each adapter in B, if sequences have scales of their own for each; empty where the scales are in B.
+    pub ranks: Vec<usize>,
+}
+
 /// What gives the pair of a site, and the vector after a layer.
-type Pairs<'a> = &'a dyn Fn(&Plan, &Site) -> Option<[WeightInfo; 2]>;
+type Pairs<'a> = &'a dyn Fn(&Plan, &Site) -> Option<SitePair>;
 type Vectors<'a> = &'a dyn Fn(usize) -> Option<WeightInfo>;
 
 impl Op {
@@ -70,7 +81,8 @@ impl Plan {
     pub fn add_adapters(mut self, pairs: Pairs<'_>, vectors: Vectors<'_>) -> Plan {
         let (old, ends) = (std::mem::take(&mut self.ops), std::mem::take(&mut self.layer_ends));
         let encoder_ops = self.encoder.map(|e| e.ops);
-        let mut adapter = Adapter { ops: Vec::with_capacity(old.len()), plan: self };
+        let own_numbers = self.numbers.len();
+        let mut adapter = Adapter { ops: Vec::with_capacity(old.len()), plan: self, own_numbers };
         for (i, op) in old.into_iter().enumerate() {
             for (layer, (_, x)) in ends.iter().enumerate().filter(|(_, (at, _))| *at == i) {
                 if let Some(vector) = vectors(layer) {
@@ -91,10 +103,18 @@ impl Plan {
 struct Adapter {
     plan: Plan,
     ops: Vec<Op>,
+    /// Tables of numbers that the plan had before.
+    own_numbers: usize,
 }
 
-/// A and B, and the rank.
-type Pair = (Weight, Weight, usize);
+/// A and B, the rank, and the list of whose column each of so many is, if each sequence has scales of its own.
+#[derive(Clone, Copy)]
+struct Pair {
+    a: Weight,
+    b: Weight,
+    rank: usize,
+    scales: Option<usize>,
+}
 
 impl Adapter {
     fn weight(&mut self, info: WeightInfo) -> Weight {
@@ -106,9 +126,30 @@ impl Adapter {
         }))
     }
 
-    fn pair(&mut self, [a, b]: [WeightInfo; 2]) -> Pair {
-        let rank = b.cols;
-        (self.weight(a), self.weight(b), rank)
+    fn pair(&mut self, pair: SitePair) -> Pair {
+        let rank = pair.b.cols;
+        let scales = (!pair.ranks.is_empty()).then(|| self.adapter_list(&pair.ranks, rank));
+        Pair { a: self.weight(pair.a), b: self.weight(pair.b), rank, scales }
+    }
+
+    /// The list of whose column each of `rank` is; those that fill a rank up, which are zeros, count as the first adapter's.
+    fn adapter_list(&mut self, ranks: &[usize], rank: usize) -> usize {
+        self.plan.adapters = self.plan.adapters.max(ranks.len());
+        let mut list: Vec<f32> = ranks.iter().enumerate().flat_map(|(i, n)| vec![i as f32; *n]).collect();
+        list.resize(rank, 0.0);
+        let before = self.plan.numbers.iter().skip(self.own_numbers).position(|other| *other == list);
+        before.map_or_else(
+            || {
+                self.plan.numbers.push(list);
+                self.plan.numbers.len() - 1
+            },
+            |at| self.own_numbers + at,
+        )
+    }
+
+    /// Has what came of A times the scales of each row's sequence.
+    fn scale(&mut self, t: Val, pair: Pair) {
+        self.ops.extend(pair.scales.map(|list| Op::General(General::AdapterScales(AdapterScales { list, out: t }))));
     }
 
     fn value(&mut self, name: &'static str, width: usize, rows: Rows) -> Val {
@@ -135,19 +176,20 @@ impl Adapter {
     }
 
     /// An op with the pairs of its sites.
-    fn op(&mut self, op: Op, found: Vec<Option<[WeightInfo; 2]>>) {
+    fn op(&mut self, op: Op, found: Vec<Option<SitePair>>) {
         if found.iter().all(Option::is_none) {
             return self.ops.push(op);
         }
-        let mut pairs: Vec<Option<Pair>> = found.into_iter().map(|f| f.map(|two| self.pair(two))).collect();
+        let mut pairs: Vec<Option<Pair>> = found.into_iter().map(|f| f.map(|pair| self.pair(pair))).collect();
         let (last, first) = (pairs.pop().flatten(), pairs.pop().flatten());
         match op {
             Op::Embed { instead, out, .. } => {
                 self.ops.push(op);
-                let Some((table, b, rank)) = last else { return };
-                let t = self.value("lora", rank, self.rows(out));
-                self.ops.push(Op::Embed { weight: table, instead, out: t });
-                self.ops.push(product(t, b, true, out));
+                let Some(pair) = last else { return };
+                let t = self.value("lora", pair.rank, self.rows(out));
+                self.ops.push(Op::Embed { weight: pair.a, instead, out: t });
+                self.scale(t, pair);
+                self.ops.push(product(t, pair.b, true, out));
             }
             // What adds comes first: the op's own product may hand its rows on to the next.
             Op::MatMul { x, add: true, out, .. } => {
@@ -187,9 +229,10 @@ impl Adapter {
                 self.gate(halves.map(|v| self.all(v)), width, by, out);
             }
             Op::ExpertsAdd { x, route, top_k, out, .. } => {
-                if let Some((a, down, rank)) = last {
-                    let t = self.experts_down(x, (route, top_k), a, rank);
-                    self.ops.push(Op::ExpertsAdd { x: t, route, top_k, down, bias: None, out });
+                if let Some(pair) = last {
+                    let t = self.experts_down(x, (route, top_k), pair.a, pair.rank);
+                    self.scale(t, pair);
+                    self.ops.push(Op::ExpertsAdd { x: t, route, top_k, down: pair.b, bias: None, out });
                 }
                 self.ops.push(op);
             }
@@ -207,9 +250,11 @@ impl Adapter {
 
     /// `out += x · Aᵀ · Bᵀ`.
     fn low_rank(&mut self, x: Val, pair: Option<Pair>, out: Val) {
-        let Some((a, b, rank)) = pair else { return };
-        let t = self.value("lora", rank, self.rows(x));
-        self.ops.extend([product(x, a, false, t), product(t, b, true, out)]);
+        let Some(pair) = pair else { return };
+        let t = self.value("lora", pair.rank, self.rows(x));
+        self.ops.push(product(x, pair.a, false, t));
+        self.scale(t, pair);
+        self.ops.push(product(t, pair.b, true, out));
     }
 
     /// `x · Aᵀ` of each expert of a row, from an input of each one's own.
@@ -222,25 +267,30 @@ impl Adapter {
 
     /// Adds to the products of experts side by side.
     fn experts_low_rank(&mut self, e: &ExpertsMatMul, pair: Option<Pair>) {
-        let Some((a, b, rank)) = pair else { return };
-        let (t, sum) = (self.value("lora", e.top_k.k * rank, self.rows(e.out)), self.all(e.out));
+        let Some(pair) = pair else { return };
+        let (t, sum) = (self.value("lora", e.top_k.k * pair.rank, self.rows(e.out)), self.all(e.out));
         let out = self.value("lora_out", sum.stride, self.rows(e.out));
-        let down = ExpertsMatMul { weight: a, out: t, ..*e };
-        let up = ExpertsMatMul { x: t, weight: b, own_input: true, out, ..*e };
-        self.ops.extend([down, up].map(|e| Op::General(General::ExpertsMatMul(e))));
+        let down = ExpertsMatMul { weight: pair.a, out: t, ..*e };
+        let up = ExpertsMatMul { x: t, weight: pair.b, own_input: true, out, ..*e };
+        self.ops.push(Op::General(General::ExpertsMatMul(down)));
+        self.scale(t, pair);
+        self.ops.push(Op::General(General::ExpertsMatMul(up)));
         let from = Arg::Cols(self.all(out));
         self.map(sum, (1, sum.stride), (Act::Same, from), (Join::Add, Arg::Cols(sum)));
     }
 
     /// Adds to the products of heads.
     fn heads_low_rank(&mut self, h: &HeadMatMul, pair: Option<Pair>) {
-        let Some((a, b, rank)) = pair else { return };
+        let Some(pair) = pair else { return };
+        let rank = pair.rank;
         let (rows, m) = (self.rows(h.out.val), self.plan.weights[h.weight.0].rows / h.heads);
         let (t, out) = (self.value("lora", h.heads * rank, rows), self.value("lora_out", h.heads * m, rows));
         let (t, out) = (Cols { val: t, at: 0, stride: rank }, Cols { val: out, at: 0, stride: m });
-        let down = HeadMatMul { weight: a, out: t, ..*h };
-        let up = HeadMatMul { x: t, weight: b, heads: h.heads, out };
-        self.ops.extend([down, up].map(|h| Op::General(General::HeadMatMul(h))));
+        let down = HeadMatMul { weight: pair.a, out: t, ..*h };
+        let up = HeadMatMul { x: t, weight: pair.b, heads: h.heads, out };
+        self.ops.push(Op::General(General::HeadMatMul(down)));
+        self.scale(t.val, pair);
+        self.ops.push(Op::General(General::HeadMatMul(up)));
         self.map(h.out, (h.heads, m), (Act::Same, Arg::Cols(out)), (Join::Add, Arg::Cols(h.out)));
     }
 

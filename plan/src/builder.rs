@@ -185,6 +185,7 @@ impl Builder {
             logits,
             encoder: self.encoder,
             layer_ends: self.layer_ends,
+            adapters: 0,
         }
     }
 }

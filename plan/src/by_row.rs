@@ -34,6 +34,15 @@ pub struct TakeVectors {
     pub out: Val,
 }
 
+/// Columns times the scales that a row's sequence has for adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdapterScales {
+    /// The one of [`super::Plan::numbers`] that says whose column each of a group's is: an index below [`super::Plan::adapters`].
+    pub list: usize,
+    /// `[n, groups * len]` or `[w, groups * len]`, of as many columns in a group as the list has; scaled in place.
+    pub out: Val,
+}
+
 /// The id that stands for another one in a list of pairs, or that one itself.
 pub fn instead(pairs: &[f32], id: usize) -> usize {
     pairs.chunks_exact(2).find(|pair| pair[0] == id as f32).map_or(id, |pair| pair[1] as usize)

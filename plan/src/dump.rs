@@ -142,6 +142,7 @@ impl Plan {
                 format!("{out} = choose {from} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}", c.scale)
             }
             General::ById(b) => format!("{out} = by_id table {}", b.list),
+            General::AdapterScales(s) => format!("{out} *= scales of adapters {}", s.list),
             General::TakeVectors(t) => {
                 let sign = if t.add { "+=" } else { "=" };
                 format!("{out} {sign} part {} of vectors", t.part)

@@ -2,7 +2,7 @@
 //! head, routing by other rules, products per head, convolutions and recurrences. They work on columns of values, so that parts
 //! of a row need no copies.
 
-use super::by_row::{ById, TakeVectors};
+use super::by_row::{AdapterScales, ById, TakeVectors};
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
@@ -233,6 +233,8 @@ pub enum General {
     ById(ById),
     /// Rows of media in place of others: [`TakeVectors`].
     TakeVectors(TakeVectors),
+    /// Columns of adapters by scales of sequences: [`AdapterScales`].
+    AdapterScales(AdapterScales),
     /// A product by heads: [`HeadMatMul`].
     HeadMatMul(HeadMatMul),
     /// A choice of experts: [`Choose`].
@@ -296,6 +298,7 @@ impl General {
             General::Positions { .. } => "positions",
             General::ById(_) => "by_id",
             General::TakeVectors(_) => "take_vectors",
+            General::AdapterScales(_) => "adapter_scales",
             General::HeadMatMul(_) => "head_matmul",
             General::Choose(_) => "choose",
             General::ExpertsMatMul(_) => "experts_matmul",
@@ -323,6 +326,7 @@ impl General {
             General::Positions { out, .. } => (vec![*out], None),
             General::ById(_) => (vec![], None),
             General::TakeVectors(t) => (vec![t.out], None), // other rows stay
+            General::AdapterScales(s) => (vec![s.out], None),
             General::HeadMatMul(h) => (vec![h.x.val], None),
             General::Choose(c) => (vec![c.router.map_or(c.logits, |r| r.x)], None),
             General::ExpertsMatMul(e) => (vec![e.x, e.route], None),
@@ -364,6 +368,7 @@ impl General {
             General::Positions { out, .. } => *out,
             General::ById(b) => b.out,
             General::TakeVectors(t) => t.out,
+            General::AdapterScales(s) => s.out,
             General::HeadMatMul(h) => h.out.val,
             General::Choose(c) => c.out,
             General::ExpertsMatMul(e) => e.out,
@@ -426,7 +431,7 @@ impl General {
             General::Dot(d) => vec![d.a.weight_mut(), d.b.weight_mut()],
             General::Normalize(n) => vec![n.weight.as_mut(), n.bias.as_mut()],
             General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) | General::ById(_) => vec![],
-            General::TakeVectors(_) => vec![],
+            General::TakeVectors(_) | General::AdapterScales(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],
             General::HeadMatMul(h) => vec![Some(&mut h.weight)],
             General::Choose(c) => {

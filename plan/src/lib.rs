@@ -28,10 +28,10 @@ mod streams;
 mod unused_indexers;
 mod vectors;
 
-pub use adapt::{Site, SiteKind};
+pub use adapt::{Site, SiteKind, SitePair};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
-pub use by_row::{instead, ById, ByRow, LowRank, TakeVectors};
+pub use by_row::{instead, AdapterScales, ById, ByRow, LowRank, TakeVectors};
 pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use conv2d::Conv2d;
 pub use encoder::Encoder;
@@ -141,6 +141,8 @@ pub struct Plan {
     pub n_vocab: usize,
     /// Whether what comes out are embeddings in place of logits, `n_vocab` columns of them.
     pub embeds: bool,
+    /// Adapters whose scales each sequence has of its own; 0 where there are none, or scales are in their matrices.
+    pub adapters: usize,
     /// Numbers of vectors that rows may be in place of ids; 0 where they may be none.
     pub vectors: usize,
     /// By which of a row's positions pairs rotate, where there are several.

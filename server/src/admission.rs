@@ -1,12 +1,13 @@
 //! Which requests start: those for which there is a slot, a sequence and room for the prompt.
 
 use super::active_request::{ActiveAnswer, ActiveRequest, SamplingMode};
-use super::refusal::too_long;
+use super::prefix::PrefixOwner;
+use super::refusal::{public_text, refusal, too_long};
 use super::request::{Job, JobAnswer};
 use super::sequences::PrefixSearch;
 use super::worker::{send, Worker};
 use pumex_engine::session::KV_BLOCK;
-use pumex_serve::engine::Event;
+use pumex_serve::engine::{Event, Refusal, RefusalKind};
 use pumex_step::{whole, Media};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -40,13 +41,6 @@ impl Worker<'_> {
 
     /// Starts a request, or gives it back if it has to wait.
     fn start_job(&mut self, mut job: Box<Job>) -> Result<(), Box<Job>> {
-        if job.scales != self.scales {
-            if !self.running.is_empty() || !self.ending.is_empty() || !self.flying.is_empty() {
-                return Err(job);
-            }
-            self.rescale = Some(job.scales.clone());
-            return Err(job);
-        }
         let Some(places) = self.places(&job) else { return Err(job) };
         let first = &job.parts[0].ids;
         // Answers that ran already have texts of their own behind the prompt.
@@ -71,6 +65,13 @@ impl Worker<'_> {
                     seqs.into_iter().for_each(|seq| self.seqs.free(self.runner, seq));
                     return Err(job);
                 }
+            }
+        }
+        for seq in &seqs {
+            if let Err(error) = self.runner.set_adapter_scales(*seq, &job.scales) {
+                seqs.into_iter().for_each(|seq| self.seqs.free(self.runner, seq));
+                self.refuse_job(&job, refusal(RefusalKind::Failed, format!("lora: {}", public_text(&error))));
+                return Ok(());
             }
         }
         let cached = self.fork_sequence(known, seqs[0]);
@@ -142,6 +143,14 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Tells a request that waited, and waits no more, why it does not start.
+    fn refuse_job(&mut self, job: &Job, why: Refusal) {
+        self.stop_waiting(usize::from(job.started.is_none()));
+        self.shared.view().metrics.requests_failed += 1;
+        // Its reader may be gone.
+        let _ = job.events.try_send(Event::Failed(why));
+    }
+
     fn tell_started(&mut self, running: &mut ActiveRequest, cached: usize) {
         let job = &running.job;
         let (prompt_tokens, settings, prompt) = (job.prompt_tokens, job.settings.clone(), job.prompt.clone());
@@ -184,7 +193,7 @@ impl Worker<'_> {
 
     /// Where a prompt is kept as it is computed, of a model that cannot go back: where others went on otherwise, and before its last id,
     /// which is computed again where the same prompt comes.
-    fn marks(&self, owner: &str, ids: &[u32], cached: usize) -> VecDeque<usize> {
+    fn marks(&self, owner: &PrefixOwner, ids: &[u32], cached: usize) -> VecDeque<usize> {
         let last = ids.len().saturating_sub(1);
         let branch = self.seqs.longest_prefix(owner, ids);
         // A few ids are computed as fast as they are kept.

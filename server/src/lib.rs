@@ -5,7 +5,6 @@
 //! on by who asks.
 
 mod active_request;
-mod adapter_scales;
 mod admission;
 mod answer;
 mod deterministic;

@@ -1,6 +1,5 @@
-//! A model's thread: loads it, works, and loads it anew when adapters want other scales or the runner failed.
+//! A model's thread: loads it, works, and loads it anew when the runner failed.
 
-use super::adapter_scales::refuse_scales;
 use super::draft::{self, DraftRunner};
 use super::embedding::{self, Call};
 use super::loaded_model::{LoadedModel, TextParts};
@@ -39,8 +38,7 @@ pub type Ready = Result<(Arc<LoadedModel>, Arc<ModelStatus>)>;
 
 /// Loads a model, says what it is, and works until nobody needs it.
 pub fn main(settings: ModelSettings, inbox: &Inbox, ready: &Sender<Ready>) {
-    let scales: Vec<f32> = settings.adapters.iter().map(|(_, scale)| *scale).collect();
-    let known = match first(&settings, inbox, &scales, ready) {
+    let known = match first(&settings, inbox, ready) {
         Ok(known) => known,
         Err(error) => {
             // Who asked waits for this.
@@ -48,25 +46,13 @@ pub fn main(settings: ModelSettings, inbox: &Inbox, ready: &Sender<Ready>) {
             return;
         }
     };
-    let Some((mut state, mut wanted)) = known else { return };
-    // The adapters' scales that it was loaded with last.
-    let (mut scales, mut failures) = (scales, 0);
+    let Some(mut state) = known else { return };
+    let mut failures = 0;
     loop {
-        // Who asks while other scales are set waits as for another request.
-        state.shared.loading.store(wanted == scales, Ordering::Relaxed);
+        state.shared.loading.store(true, Ordering::Relaxed);
         let before = state.shared.view().metrics.steps;
-        let done = catch_panic(|| again(&mut state, inbox, wanted.clone())).unwrap_or_else(Err);
-        if done.is_ok() {
-            scales.clone_from(&wanted);
-        }
-        match done {
+        match catch_panic(|| again(&mut state, inbox)).unwrap_or_else(Err) {
             Ok(WorkerExit::Stopped) => return,
-            Ok(WorkerExit::Rescale(next)) => wanted = next,
-            // Whoever asked for these scales is told; the model comes up as it was.
-            Err(error) if wanted != scales => {
-                refuse_scales(&mut state.queue, &state.shared, &wanted, &error);
-                wanted.clone_from(&scales);
-            }
             Ok(WorkerExit::Failed(error)) | Err(error) => {
                 failures = if state.shared.view().metrics.steps > before { 1 } else { failures + 1 };
                 tracing::error!("the engine failed, and is loaded anew: {error}");
@@ -87,14 +73,9 @@ struct ModelThread {
     fault: Option<TestFault>,
 }
 
-/// Loads it for the first time and works. None if that was all; else what goes on, and the adapters' scales.
-fn first(
-    settings: &ModelSettings,
-    inbox: &Inbox,
-    scales: &[f32],
-    ready: &Sender<Ready>,
-) -> Result<Option<(ModelThread, Vec<f32>)>> {
-    let gguf = (settings.open)(scales)?;
+/// Loads it for the first time and works. None if that was all; else what goes on.
+fn first(settings: &ModelSettings, inbox: &Inbox, ready: &Sender<Ready>) -> Result<Option<ModelThread>> {
+    let gguf = (settings.open)()?;
     let mut options = settings.options();
     if settings.embeds {
         options = embedding_options(&gguf, settings)?;
@@ -128,7 +109,7 @@ fn first(
     if settings.slot_folder.is_some() {
         loaded.fingerprint.get_or_init(|| state::fingerprint(&gguf));
     }
-    let shared = Arc::new(ModelStatus::new((settings.slots, loaded.n_ctx()), scales.to_vec()));
+    let shared = Arc::new(ModelStatus::new((settings.slots, loaded.n_ctx()), settings.scales()));
     if let Some(draft) = &settings.draft {
         draft::check(&loaded.tokenizer, &pumex_text::Tokenizer::from_gguf(&(draft.open)()?)?)?;
     }
@@ -137,14 +118,13 @@ fn first(
         return Ok(None);
     }
     let mut state = ModelThread { loaded, shared, queue: Queue::default(), fault: settings.fault };
-    let done = work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec());
+    let done = work(&mut state, inbox, (&gguf, &mut *runner));
     drop(runner);
     match done {
         Ok(WorkerExit::Stopped) => Ok(None),
-        Ok(WorkerExit::Rescale(scales)) => Ok(Some((state, scales))),
         Ok(WorkerExit::Failed(error)) | Err(error) => {
             tracing::error!("the engine failed, and is loaded anew: {error}");
-            Ok(Some((state, scales.to_vec())))
+            Ok(Some(state))
         }
     }
 }
@@ -159,13 +139,13 @@ fn make_room(options: &mut engine::Options, eyes: Option<&Eyes>, settings: &Mode
 }
 
 /// Loads it anew and works.
-fn again(state: &mut ModelThread, inbox: &Inbox, scales: Vec<f32>) -> Result<WorkerExit> {
+fn again(state: &mut ModelThread, inbox: &Inbox) -> Result<WorkerExit> {
     let settings = &state.loaded.settings;
-    let gguf = (settings.open)(&scales)?;
+    let gguf = (settings.open)()?;
     let mut options = if settings.embeds { embedding_options(&gguf, settings)? } else { settings.options() };
     make_room(&mut options, state.loaded.eyes.as_ref(), settings)?;
     let mut runner = engine::load(&gguf, &options, &mut |_, _| ())?;
-    work(state, inbox, (&gguf, &mut *runner), scales)
+    work(state, inbox, (&gguf, &mut *runner))
 }
 
 /// What panics is an error like others, after which the model is loaded anew.
@@ -178,21 +158,11 @@ fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T> {
 }
 
 /// Works with a model that is loaded: a panic then does not mean that it could not be loaded so.
-fn work(
-    state: &mut ModelThread,
-    inbox: &Inbox,
-    loaded: (&Gguf, &mut dyn Runner),
-    scales: Vec<f32>,
-) -> Result<WorkerExit> {
-    catch_panic(|| serve(state, inbox, loaded, scales)).unwrap_or_else(|panic| Ok(WorkerExit::Failed(panic)))
+fn work(state: &mut ModelThread, inbox: &Inbox, loaded: (&Gguf, &mut dyn Runner)) -> Result<WorkerExit> {
+    catch_panic(|| serve(state, inbox, loaded)).unwrap_or_else(|panic| Ok(WorkerExit::Failed(panic)))
 }
 
-fn serve(
-    state: &mut ModelThread,
-    inbox: &Inbox,
-    (gguf, runner): (&Gguf, &mut dyn Runner),
-    scales: Vec<f32>,
-) -> Result<WorkerExit> {
+fn serve(state: &mut ModelThread, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runner)) -> Result<WorkerExit> {
     state.shared.loading.store(false, Ordering::Relaxed);
     match inbox {
         Inbox::Commands(commands) => {
@@ -210,12 +180,13 @@ fn serve(
                 loaded: state.loaded.clone(),
                 status: state.shared.clone(),
                 queue: &mut state.queue,
-                scales,
                 fault: &mut state.fault,
             };
             Ok(Worker::new(parts)?.run(commands))
         }
         Inbox::Calls(calls) => {
+            let scales = state.loaded.settings.scales();
+            (0..embedding::MOST_TEXTS).try_for_each(|seq| runner.set_adapter_scales(seq, &scales))?;
             let head = model::plan(gguf).and_then(|plan| {
                 let plan = plan.embedding();
                 ClassifierHead::read(gguf, plan.n_vocab, plan.looks_ahead())

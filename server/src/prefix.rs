@@ -3,6 +3,7 @@
 //! Sequences of different owners do not see each other.
 
 use pumex_engine::session::KV_BLOCK;
+use pumex_serve::engine::Holder;
 use std::collections::HashMap;
 
 /// A block of ids after those of its parents.
@@ -13,10 +14,43 @@ struct PrefixNode {
     seqs: Vec<u32>,
 }
 
+/// Whose a sequence is: what others hold, or what was computed with adapters at other scales, is none of theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PrefixOwner {
+    /// The user, or nobody where beginnings are shared.
+    user: String,
+    /// Bits of the adapters' scales; none where all are 0.
+    scales: Vec<u32>,
+}
+
+impl PrefixOwner {
+    /// A user whose sequences are computed with adapters at such scales.
+    pub fn new(user: &str, scales: &[f32]) -> PrefixOwner {
+        let some = scales.iter().any(|scale| *scale != 0.0);
+        let scales = scales.iter().filter(|_| some).map(|scale| scale.to_bits()).collect();
+        PrefixOwner { user: user.into(), scales }
+    }
+
+    /// Whether both have the same key.
+    pub fn has_key_of(&self, other: &PrefixOwner) -> bool {
+        Holder::key_of(&self.user) == Holder::key_of(&other.user)
+    }
+
+    /// Whether adapters count alike.
+    pub fn is_scaled_as(&self, other: &PrefixOwner) -> bool {
+        self.scales == other.scales
+    }
+
+    /// The adapters' scales; none where all are 0.
+    pub fn scales(&self) -> Vec<f32> {
+        self.scales.iter().map(|bits| f32::from_bits(*bits)).collect()
+    }
+}
+
 /// What a sequence holds.
 #[derive(Debug)]
 struct PrefixText {
-    owner: String,
+    owner: PrefixOwner,
     ids: Vec<u32>,
     /// Ids, the first ones, that steady requests may go on from.
     steady: usize,
@@ -29,7 +63,7 @@ struct PrefixText {
 pub struct Prefixes {
     nodes: Vec<PrefixNode>,
     free: Vec<usize>,
-    roots: HashMap<String, usize>,
+    roots: HashMap<PrefixOwner, usize>,
     texts: HashMap<u32, PrefixText>,
     clock: u64,
 }
@@ -46,7 +80,7 @@ impl Prefixes {
     }
 
     /// The nodes of ids from the root on, as far as there are some.
-    fn path(&self, owner: &str, ids: &[u32]) -> Vec<usize> {
+    fn path(&self, owner: &PrefixOwner, ids: &[u32]) -> Vec<usize> {
         let mut path: Vec<usize> = self.roots.get(owner).copied().into_iter().collect();
         for block in ids.chunks_exact(BLOCK) {
             let next = path.last().and_then(|at| self.nodes[*at].children.get(block));
@@ -59,7 +93,7 @@ impl Prefixes {
     }
 
     /// A sequence holds these ids now, and nothing else.
-    pub fn insert(&mut self, seq: u32, owner: &str, ids: Vec<u32>, steady: usize) {
+    pub fn insert(&mut self, seq: u32, owner: &PrefixOwner, ids: Vec<u32>, steady: usize) {
         self.remove(seq);
         if ids.is_empty() {
             return;
@@ -68,7 +102,7 @@ impl Prefixes {
             Some(root) => *root,
             None => {
                 let root = self.node();
-                self.roots.insert(owner.to_string(), root);
+                self.roots.insert(owner.clone(), root);
                 root
             }
         };
@@ -85,7 +119,7 @@ impl Prefixes {
             self.nodes[at].seqs.push(seq);
         }
         self.clock += 1;
-        self.texts.insert(seq, PrefixText { owner: owner.to_string(), ids, steady, used: self.clock });
+        self.texts.insert(seq, PrefixText { owner: owner.clone(), ids, steady, used: self.clock });
     }
 
     /// A sequence is not to be found any more.
@@ -110,7 +144,7 @@ impl Prefixes {
 
     /// The sequence of an owner with the longest common beginning of those that `can` go on from there, the one last used of equals, and
     /// how many ids that is.
-    pub fn best(&self, owner: &str, ids: &[u32], can: impl Fn(u32, usize) -> bool) -> Option<(u32, usize)> {
+    pub fn best(&self, owner: &PrefixOwner, ids: &[u32], can: impl Fn(u32, usize) -> bool) -> Option<(u32, usize)> {
         let path = self.path(owner, ids);
         // Those of a deeper node have more in common than others.
         path.iter().enumerate().rev().find_map(|(depth, node)| {
@@ -131,8 +165,8 @@ impl Prefixes {
     }
 
     /// Whose a sequence is.
-    pub fn owner(&self, seq: u32) -> Option<&str> {
-        self.texts.get(&seq).map(|text| text.owner.as_str())
+    pub fn owner(&self, seq: u32) -> Option<&PrefixOwner> {
+        self.texts.get(&seq).map(|text| &text.owner)
     }
 
     /// How many ids of a sequence steady requests may go on from.
@@ -170,17 +204,18 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 16) % n
         };
+        let owners = [("", 0.0), ("a", 0.0), ("a", 0.5)].map(|(user, scale)| PrefixOwner::new(user, &[scale]));
         let mut tree = Prefixes::default();
-        let mut held: HashMap<u32, (String, Vec<u32>)> = HashMap::new();
+        let mut held: HashMap<u32, (PrefixOwner, Vec<u32>)> = HashMap::new();
         for round in 0..2000 {
-            let owner = ["", "a"][random(2) as usize];
+            let owner = &owners[random(3) as usize];
             let text = ids(31 + random(40), random(200) as usize);
             let best = tree.best(owner, &text, |_, _| true);
             let count = |held: &[u32]| held.iter().zip(&text).take_while(|(a, b)| a == b).count();
             let most = held.values().filter(|(of, _)| of == owner).map(|(_, held)| count(held)).max().unwrap_or(0);
             assert_eq!(best.map_or(0, |b| b.1), most, "round {round}");
             if let Some((seq, n)) = best {
-                assert_eq!((held[&seq].0.as_str(), count(&held[&seq].1), tree.common(seq, &text)), (owner, n, n));
+                assert_eq!((&held[&seq].0, count(&held[&seq].1), tree.common(seq, &text)), (owner, n, n));
             }
             // Of those that are not to be gone on from none is found.
             let even = tree.best(owner, &text, |seq, _| seq.is_multiple_of(2));
@@ -192,7 +227,7 @@ mod tests {
                 held.remove(&seq);
             } else {
                 tree.insert(seq, owner, text.clone(), 0);
-                held.insert(seq, (owner.to_string(), text));
+                held.insert(seq, (owner.clone(), text));
             }
         }
         (0..12).for_each(|seq| tree.remove(seq));
@@ -202,7 +237,7 @@ mod tests {
     #[test]
     fn the_oldest_is_what_was_of_no_use_for_longest() {
         let mut tree = Prefixes::default();
-        (0..3).for_each(|seq| tree.insert(seq, "", vec![seq], 0));
+        (0..3).for_each(|seq| tree.insert(seq, &PrefixOwner::default(), vec![seq], 0));
         tree.touch(0);
         assert_eq!((tree.oldest(|_| true), tree.oldest(|seq| seq != 1)), (Some(1), Some(2)));
         assert_eq!(tree.oldest(|_| false), None);

@@ -20,6 +20,7 @@ use std::time::Instant;
 use super::answer::{Answer, AnswerPlan, Ends, OutputForm, ReasoningBudget};
 use super::loaded_model::LoadedModel;
 use super::media::media_rows;
+use super::prefix::PrefixOwner;
 use super::queue::Ticket;
 use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
 use super::sampling;
@@ -59,7 +60,7 @@ pub struct Job {
     /// What it waits by.
     pub ticket: Ticket,
     /// Whose kept beginnings it may use.
-    pub owner: String,
+    pub owner: PrefixOwner,
     /// The slot that it asks for.
     pub slot: Option<usize>,
     /// Ids that the request gave, of those that answers go on from, where answers are to be the same whoever is served beside.
@@ -524,7 +525,7 @@ impl LoadedModel {
             _ => json!(""),
         };
         let user = request.user.unwrap_or_default();
-        let owner = if self.settings.share_prefixes { String::new() } else { user.clone() };
+        let owner = PrefixOwner::new(if self.settings.share_prefixes { "" } else { &user }, &scales);
         Ok(Job {
             id,
             events,

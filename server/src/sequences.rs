@@ -1,7 +1,6 @@
 //! The runner's sequences: at work, kept for their beginnings, or free.
 
-use super::prefix::Prefixes;
-use pumex_serve::engine::Holder;
+use super::prefix::{PrefixOwner, Prefixes};
 use pumex_step::{Runner, PIECE};
 
 /// What a sequence is.
@@ -27,7 +26,7 @@ pub struct SharedIds<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixSearch<'a> {
     /// Whose sequences count.
-    pub owner: &'a str,
+    pub owner: &'a PrefixOwner,
     /// A slot whose sequence counts too, if it is of the same key.
     pub slot: Option<usize>,
     /// The prompt's ids.
@@ -57,16 +56,26 @@ impl Seqs {
     }
 
     /// The sequence of an idle slot, if what it holds is of a user whose key is that of `owner`.
-    pub fn slot_of(&self, slot: usize, owner: &str) -> Option<u32> {
+    pub fn slot_of(&self, slot: usize, owner: &PrefixOwner) -> Option<u32> {
         let seq = self.slot(slot).0?;
         let of = self.prefixes.owner(seq)?;
-        (Holder::key_of(of) == Holder::key_of(owner)).then_some(seq)
+        of.has_key_of(owner).then_some(seq)
+    }
+
+    /// Such a sequence, if requests of `owner` can go on from it.
+    fn usable_slot(&self, slot: usize, owner: &PrefixOwner) -> Option<u32> {
+        self.slot_of(slot, owner).filter(|seq| self.prefixes.owner(*seq).is_some_and(|of| of.is_scaled_as(owner)))
+    }
+
+    /// The scales of adapters with which a kept sequence was computed; none where all were 0.
+    pub fn scales(&self, seq: u32) -> Vec<f32> {
+        self.prefixes.owner(seq).map_or_else(Vec::new, PrefixOwner::scales)
     }
 
     /// The idle slot among these whose content has most of an owner's `ids`; else the one whose content is the oldest.
-    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, owner: &str, ids: &[u32]) -> Option<usize> {
+    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, owner: &PrefixOwner, ids: &[u32]) -> Option<usize> {
         let first = idle.next()?;
-        let common = |slot: usize| self.slot_of(slot, owner).map_or(0, |seq| self.prefixes.common(seq, ids));
+        let common = |slot: usize| self.usable_slot(slot, owner).map_or(0, |seq| self.prefixes.common(seq, ids));
         let empty = |slot: usize| self.slot(slot).0.is_none();
         let better = |best: usize, slot: usize| {
             let (a, b) = (common(best), common(slot));
@@ -91,18 +100,18 @@ impl Seqs {
         };
         let can = |seq: u32, n: usize| use_of(seq, n) > 0 && runner.can_cut(seq, use_of(seq, n) as u32);
         let best = self.prefixes.best(owner, ids, can);
-        let held = slot.and_then(|slot| self.slot_of(slot, owner)).map(|seq| (seq, self.prefixes.common(seq, ids)));
+        let held = slot.and_then(|slot| self.usable_slot(slot, owner)).map(|seq| (seq, self.prefixes.common(seq, ids)));
         let held = held.filter(|(seq, n)| can(*seq, *n) && best.is_none_or(|(_, most)| *n >= most));
         held.or(best).map(|(seq, n)| (seq, use_of(seq, n))).filter(|(_, n)| *n > 0)
     }
 
     /// How many first ids of a prompt some sequence of an owner has, whether or not the runner can go on from there.
-    pub fn longest_prefix(&self, owner: &str, ids: &[u32]) -> usize {
+    pub fn longest_prefix(&self, owner: &PrefixOwner, ids: &[u32]) -> usize {
         self.prefixes.best(owner, ids, |_, _| true).map_or(0, |(_, n)| n)
     }
 
     /// Keeps what a sequence at work holds now for models that cannot go back there once it has gone on.
-    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, held: SharedIds<'_>) {
+    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &PrefixOwner, held: SharedIds<'_>) {
         let Some(spare) = self.take(runner, &[seq]) else { return };
         match runner.fork(seq, spare, held.ids.len() as u32) {
             Ok(()) => self.keep(runner, spare, owner, None, held),
@@ -158,7 +167,7 @@ impl Seqs {
     }
 
     /// A sequence begins with these ids, for others to share.
-    pub fn offer(&mut self, seq: u32, owner: &str, held: SharedIds<'_>) {
+    pub fn offer(&mut self, seq: u32, owner: &PrefixOwner, held: SharedIds<'_>) {
         self.prefixes.insert(seq, owner, held.ids.to_vec(), held.steady);
     }
 
@@ -178,7 +187,7 @@ impl Seqs {
         &mut self,
         runner: &mut dyn Runner,
         seq: u32,
-        owner: &str,
+        owner: &PrefixOwner,
         slot: Option<usize>,
         SharedIds { ids, steady }: SharedIds<'_>,
     ) {

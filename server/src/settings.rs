@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens a model's file, with its adapters at these scales, in their order.
-pub type Open = Arc<dyn Fn(&[f32]) -> Result<Gguf> + Send + Sync>;
+/// Opens a model's file, with its adapters by sequence ([`pumex_model::adapter::attach_by_sequence`]).
+pub type Open = Arc<dyn Fn() -> Result<Gguf> + Send + Sync>;
 
 /// Opens the projector beside a model, if there is one.
 pub type OpenProjector = Arc<dyn Fn(&Gguf) -> Result<Option<Projector>> + Send + Sync>;
@@ -138,6 +138,11 @@ impl ModelSettings {
     /// How rows of that file's model become vectors.
     pub fn pooling_of(&self, gguf: &Gguf) -> Pooling {
         self.pooling.or_else(|| Pooling::of(gguf).ok().flatten()).unwrap_or(Pooling::Mean)
+    }
+
+    /// The adapters' scales where nobody says others.
+    pub fn scales(&self) -> Vec<f32> {
+        self.adapters.iter().map(|(_, scale)| *scale).collect()
     }
 
     /// A model that `open` gives, served with the defaults.

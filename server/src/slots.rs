@@ -1,5 +1,6 @@
 //! What is done with idle slots: saved, restored, emptied.
 
+use super::prefix::PrefixOwner;
 use super::refusal::{invalid, refusal};
 use super::sequences::SharedIds;
 use super::worker::{SlotAction, SlotCall, Worker};
@@ -53,15 +54,17 @@ impl Worker<'_> {
             Some(Some(_)) => return Err(refusal(RefusalKind::Unavailable, format!("slot {slot} is at work"))),
             Some(None) => {}
         }
-        let owner = if self.loaded.settings.share_prefixes { "" } else { &whose.key };
+        let key = if self.loaded.settings.share_prefixes { "" } else { &whose.key };
+        let owner = &PrefixOwner::new(key, &[]);
         let folder = folder_of(self.loaded.settings.slot_folder.as_ref(), whose);
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
-        let fingerprint = state::with_scales(self.loaded.fingerprint.get().copied().unwrap_or(0), &self.scales);
+        let model = self.loaded.fingerprint.get().copied().unwrap_or(0);
         match action {
             SlotAction::Save(name) => {
                 let path = path(folder.as_ref(), name)?;
                 let seq = self.seqs.slot_of(slot, owner).ok_or_else(|| nothing_in(slot))?;
                 make_folder(&path, whose).map_err(|error| of_file(name, error))?;
+                let fingerprint = state::with_scales(model, &self.seqs.scales(seq));
                 Ok((self.save(seq, SlotFile { name, path: &path }, fingerprint)?, size(&path)))
             }
             SlotAction::Restore(name) => {
@@ -70,7 +73,15 @@ impl Worker<'_> {
                     let missing = refusal(RefusalKind::NotFound, format!("filename: there is no file {name}"));
                     return Err(Refusal { field: Some("filename".into()), ..missing });
                 }
-                Ok((self.restore(owner, slot, SlotFile { name, path: &path }, fingerprint)?, size(&path)))
+                // What is of other scales than the slot had, or the key has, nobody may ask for again.
+                let had = self.seqs.slot_of(slot, owner).map(|seq| self.seqs.scales(seq));
+                let mut scales: Vec<Vec<f32>> = had.into_iter().collect();
+                scales.push(self.shared.view().scales_of(&whose.key).to_vec());
+                let is_of = |scales: &Vec<f32>| state::has_fingerprint(&path, state::with_scales(model, scales));
+                let at = scales.iter().position(is_of).unwrap_or(scales.len() - 1);
+                let owner = PrefixOwner::new(key, &scales[at]);
+                let fingerprint = state::with_scales(model, &scales[at]);
+                Ok((self.restore(&owner, slot, SlotFile { name, path: &path }, fingerprint)?, size(&path)))
             }
             SlotAction::Erase => match (self.seqs.slot(slot).0, self.seqs.slot_of(slot, owner)) {
                 (Some(_), None) => Err(nothing_in(slot)),
@@ -101,7 +112,13 @@ impl Worker<'_> {
     }
 
     /// Has a slot hold what is in a file; gives how many ids that is. On an error it holds what it held.
-    fn restore(&mut self, owner: &str, slot: usize, file: SlotFile<'_>, fingerprint: u64) -> Result<usize, Refusal> {
+    fn restore(
+        &mut self,
+        owner: &PrefixOwner,
+        slot: usize,
+        file: SlotFile<'_>,
+        fingerprint: u64,
+    ) -> Result<usize, Refusal> {
         let SlotFile { name, path } = file;
         let saved = state::open(path, fingerprint, self.runner).map_err(|error| of_file(name, error))?;
         let busy = |what: &str| refusal(RefusalKind::Unavailable, format!("filename: {name}: {what} are at work"));

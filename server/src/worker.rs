@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::active_request::{ActiveAnswer, ActiveRequest, PendingRow};
-use super::adapter_scales::refuse_scales;
 use super::draft::DraftRunner;
 use super::loaded_model::LoadedModel;
 use super::log::{LaunchLog, StepLog};
 use super::model_status::ModelStatus;
+use super::prefix::PrefixOwner;
 use super::queue::Queue;
 use super::refusal::{engine_failure, public_text, refusal, stopping};
 use super::request::Job;
@@ -71,8 +71,6 @@ pub enum WorkerCommand {
 pub enum WorkerExit {
     /// It was told so.
     Stopped,
-    /// The next request wants adapters at other scales.
-    Rescale(Vec<f32>),
     /// The runner failed.
     Failed(Error),
 }
@@ -96,7 +94,7 @@ pub struct Leaving {
     /// The sequence.
     pub seq: u32,
     /// Whose it is, and in which slot it was.
-    pub of: (String, usize),
+    pub of: (PrefixOwner, usize),
     /// What it holds.
     pub ids: Vec<u32>,
     /// Ids that are of use to steady requests.
@@ -110,8 +108,6 @@ pub struct Worker<'r> {
     pub(super) loaded: Arc<LoadedModel>,
     pub(super) shared: Arc<ModelStatus>,
     pub(super) queue: &'r mut Queue<Box<Job>>,
-    /// Adapters' scales.
-    pub(super) scales: Vec<f32>,
     pub(super) seqs: Seqs,
     pub(super) slots: Vec<Option<ActiveAnswer>>,
     /// Slots at work, the oldest request first.
@@ -128,7 +124,6 @@ pub struct Worker<'r> {
     /// Steps that may be under way at once.
     pub(super) depth: usize,
     pub(super) serial: u64,
-    pub(super) rescale: Option<Vec<f32>>,
     pub(super) fault: &'r mut Option<TestFault>,
     /// Most rows of a step that there was memory for.
     pub(super) fitted: usize,
@@ -154,8 +149,6 @@ pub struct WorkerParts<'r> {
     pub status: Arc<ModelStatus>,
     /// Requests that wait.
     pub queue: &'r mut Queue<Box<Job>>,
-    /// The scales of adapters that the runner was loaded with.
-    pub scales: Vec<f32>,
     /// Something that goes wrong once, for tests.
     pub fault: &'r mut Option<TestFault>,
 }
@@ -166,7 +159,7 @@ impl<'r> Worker<'r> {
     /// # Errors
     /// A log of steps that cannot be written.
     pub fn new(parts: WorkerParts<'r>) -> Result<Worker<'r>> {
-        let WorkerParts { runner, draft, loaded, status: shared, queue, scales, fault } = parts;
+        let WorkerParts { runner, draft, loaded, status: shared, queue, fault } = parts;
         let slots = loaded.settings.slots;
         // What is proposed follows from ids that are read.
         let depth = if runner.allows_later() && draft.is_none() { 2 } else { 1 };
@@ -179,7 +172,6 @@ impl<'r> Worker<'r> {
             loaded,
             shared,
             queue,
-            scales,
             slots: (0..slots).map(|_| None).collect(),
             order: Vec::new(),
             running: BTreeMap::new(),
@@ -190,7 +182,6 @@ impl<'r> Worker<'r> {
             clock: Instant::now(),
             depth,
             serial: 0,
-            rescale: None,
             fault,
             fitted: 0,
             log,
@@ -213,19 +204,13 @@ impl<'r> Worker<'r> {
                 }
                 let why = match &done {
                     WorkerExit::Failed(error) => engine_failure(error),
-                    WorkerExit::Stopped | WorkerExit::Rescale(_) => stopping(),
+                    WorkerExit::Stopped => stopping(),
                 };
                 self.fail_all(&why);
                 return done;
             }
             self.pass_on();
             self.admit();
-            if let Some(scales) = self.rescale.take() {
-                match (self.loaded.settings.open)(&scales) {
-                    Ok(_) => return WorkerExit::Rescale(scales),
-                    Err(error) => refuse_scales(self.queue, &self.shared, &scales, &error),
-                }
-            }
             if let Err(error) = self.step() {
                 self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {}", public_text(&error))));
                 return WorkerExit::Failed(error);

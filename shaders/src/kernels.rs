@@ -472,6 +472,12 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("NEOX", 1), ("BACK", 2), ("TEMPERED", 3), STREAMS[0], STREAMS[1]],
     },
     Kernel { name: "positions", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA, SLAB_ROWS] },
+    Kernel {
+        name: "adapter_scales",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("OUTPUTS", 1)],
+    },
     Kernel { name: "take_vectors", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("ADD", 1)] },
     Kernel { name: "by_id", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
     Kernel {

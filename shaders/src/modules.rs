@@ -2,6 +2,7 @@
 
 /// Archives, one for each kernel.
 pub const ARCHIVES: &[&[u8]] = &[
+    include_bytes!("../spirv/adapter_scales.bin"),
     include_bytes!("../spirv/argmax.bin"),
     include_bytes!("../spirv/attend_blocks.bin"),
     include_bytes!("../spirv/attn_flash.bin"),

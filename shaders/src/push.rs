@@ -18,7 +18,8 @@ pub use attention::{AttendFew, AttendMany, RopeKv};
 pub use chosen::ChoosePositions;
 pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{
-    ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan, TakeVectors,
+    AdapterScales, ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan,
+    TakeVectors,
 };
 pub use images::Conv2d;
 pub use probe::{FragmentMap, Occupancy, Stream};
@@ -450,6 +451,7 @@ pub const LAYOUTS: &[Layout] = &[
     Positions::LAYOUT,
     ById::LAYOUT,
     TakeVectors::LAYOUT,
+    AdapterScales::LAYOUT,
     HeadMatMul::LAYOUT,
     Choose::LAYOUT,
     RoutePairs::LAYOUT,

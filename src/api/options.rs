@@ -183,16 +183,30 @@ impl ModelOptions {
         self.mmproj.is_some()
     }
 
-    /// The file, with its adapters at these scales; none: at those that were given.
-    pub(super) fn gguf(&self, source: &Source, scales: Option<&[f32]>) -> Result<Gguf> {
-        let gguf = match source {
-            Source::File(path) => Gguf::open_with(path, FileAccess::default())?,
-            Source::Bytes(name, bytes) => Gguf::from_static(name, bytes)?,
-        };
-        let scaled = |(i, (path, scale)): (usize, &(PathBuf, f32))| {
-            (path.clone(), scales.and_then(|scales| scales.get(i)).copied().unwrap_or(*scale))
-        };
-        attach_adapters(gguf, self.adapters.iter().enumerate().map(scaled).collect())
+    fn open_source(source: &Source) -> Result<Gguf> {
+        match source {
+            Source::File(path) => Gguf::open_with(path, FileAccess::default()),
+            Source::Bytes(name, bytes) => Gguf::from_static(name, bytes),
+        }
+    }
+
+    /// The file with its adapters at their scales.
+    pub(super) fn gguf(&self, source: &Source) -> Result<Gguf> {
+        let mut gguf = Self::open_source(source)?;
+        if !self.adapters.is_empty() {
+            adapter::attach(&mut gguf, &adapter::open_all(&self.adapters)?, &[], adapter::Layers::default())?;
+        }
+        Ok(gguf)
+    }
+
+    /// The file with its adapters, of which each request has scales of its own.
+    fn served_gguf(&self, source: &Source) -> Result<Gguf> {
+        let mut gguf = Self::open_source(source)?;
+        if !self.adapters.is_empty() {
+            let loras: Vec<_> = adapter::open_all(&self.adapters)?.into_iter().map(|(lora, _)| lora).collect();
+            adapter::attach_by_sequence(&mut gguf, &loras, &[], adapter::Layers::default())?;
+        }
+        Ok(gguf)
     }
 
     /// What runs one sequence beside all that is served.
@@ -203,7 +217,7 @@ impl ModelOptions {
     /// All that answers requests, of which nothing is loaded yet.
     pub(super) fn build_server(&self, name: &str, source: &Source, embeds: bool) -> Arc<Models> {
         let (own, from) = (self.clone(), source.clone());
-        let open = move |scales: &[f32]| own.gguf(&from, Some(scales));
+        let open = move || own.served_gguf(&from);
         let (mmproj, engine) = (self.mmproj.clone(), self.engine.clone());
         let projector = move |_: &Gguf| mmproj.as_deref().map(|path| projector(path, &engine)).transpose();
         let settings = ModelSettings {
@@ -229,13 +243,4 @@ impl ModelOptions {
 
 fn projector(path: &Path, engine: &Options) -> Result<Projector> {
     Projector::open(path, FileAccess::default(), MediaOptions::default(), engine)
-}
-
-/// The model with adapters; those at a scale of 0 are left out.
-fn attach_adapters(mut gguf: Gguf, mut adapters: Vec<(PathBuf, f32)>) -> Result<Gguf> {
-    adapters.retain(|(_, scale)| *scale != 0.0);
-    if !adapters.is_empty() {
-        adapter::attach(&mut gguf, &adapter::open_all(&adapters)?, &[], adapter::Layers::default())?;
-    }
-    Ok(gguf)
 }

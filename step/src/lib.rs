@@ -196,6 +196,20 @@ pub trait Runner: Send {
     /// Frees what it can make again, so that there is memory for other steps; those under way keep what they need.
     fn shed(&mut self) {}
 
+    /// Adapters of which each sequence has scales of its own; 0 where there are none.
+    fn adapters(&self) -> usize {
+        0
+    }
+    /// Has a sequence's adapters count so much from its next rows on: a scale for each, in order. They stay until they are set anew,
+    /// whatever the sequence holds; what it holds is as it was computed.
+    ///
+    /// # Errors
+    /// No such sequence; fewer scales than adapters.
+    fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        let _ = (seq, scales);
+        Ok(())
+    }
+
     /// Id that answers begin with, where the model answers sources that an encoder sees ([`Token::Source`]); none where it
     /// continues texts.
     fn answers_from(&self) -> Option<u32> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 fn serve_model(made: &TemporaryModel, base: ModelSettings) -> ModelSettings {
     let path = made.0.clone();
-    ModelSettings { open: Arc::new(move |_: &[f32]| Gguf::open(&path)), ..base }
+    ModelSettings { open: Arc::new(move || Gguf::open(&path)), ..base }
 }
 
 fn source(i: usize) -> String {

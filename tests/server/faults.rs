@@ -42,7 +42,7 @@ fn from_ids(ids: &[u32], tokens: usize) -> Generate {
 fn logits_that_are_nan_end_their_own_request_and_nothing_of_it_stays() {
     let opened = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = opened.clone();
-    let open = std::sync::Arc::new(move |_: &[f32]| {
+    let open = std::sync::Arc::new(move || {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Ok(model_with_nan(FaultPosition::FirstLayer))
     });
@@ -82,9 +82,9 @@ fn where_memory_stays_short_its_requests_end_with_what_would_fit_and_the_model_s
     let opened = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (count, base) = (opened.clone(), settings(2));
     let open = base.open.clone();
-    let open = std::sync::Arc::new(move |scales: &[f32]| {
+    let open = std::sync::Arc::new(move || {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        open(scales)
+        open()
     });
     let model = load(ModelSettings { open, fault: Some(TestFault::Memory(8, 2)), ..base });
     let found = run(&model, greedy("And it came to pass", 30)).failed.unwrap();

@@ -100,8 +100,7 @@ fn models_that_come_change_and_go_are_found_and_those_that_run_stay_until_told_o
 
 #[test]
 fn a_model_that_cannot_be_loaded_says_why_and_may_be_asked_for_again() {
-    let broken =
-        ModelSettings { open: Arc::new(|_: &[f32]| Err(Error::Request("no such weights".into()))), ..settings(1) };
+    let broken = ModelSettings { open: Arc::new(|| Err(Error::Request("no such weights".into()))), ..settings(1) };
     let broken = ListedModel { settings: ModelSettings { name: "a".into(), ..broken }, ..list_model("a", "one") };
     let models = Models::new(vec![broken, list_model("b", "two")], Serving { several: true, ..Serving::default() });
     let mut changes = models.changes();
@@ -124,7 +123,7 @@ fn where_memory_runs_out_the_oldest_model_goes_and_the_next_one_is_loaded() {
     // Stands for a device that has room for one.
     let models: Arc<Mutex<Option<Arc<Models>>>> = Arc::default();
     let all = models.clone();
-    let open = Arc::new(move |_: &[f32]| {
+    let open = Arc::new(move || {
         let others = all.lock().unwrap().as_ref().is_some_and(|m| m.offers()[0].state == ModelState::Loaded);
         match others {
             true => Err(Error::OutOfMemory("needed 2 of 1".into())),

@@ -35,7 +35,7 @@ fn prompts_go_on_from_where_others_with_their_beginning_were() {
                   unto them, Wherefore have ye done this thing, and come hither to the house of my father?";
     for name in ["mamba", "qwen3next", "gemma3"] {
         let bytes = file(name);
-        let open = Arc::new(move |_: &[f32]| Gguf::from_static("kept.gguf", bytes));
+        let open = Arc::new(move || Gguf::from_static("kept.gguf", bytes));
         let model = load(ModelSettings { open, ..exact(2) });
         let ask = |text: &str| run(&model, greedy(text, 6));
         let fresh = |text: &str| run(&model, Generate { cache_prompt: false, ..greedy(text, 6) }).text().to_string();
@@ -65,7 +65,7 @@ fn a_slots_file_holds_what_its_prompt_is_asked_again_with() {
     for name in ["mamba", "qwen3next", "gemma3"] {
         let bytes = file(name);
         let server = || {
-            let open = Arc::new(move |_: &[f32]| Gguf::from_static("kept.gguf", bytes));
+            let open = Arc::new(move || Gguf::from_static("kept.gguf", bytes));
             load(ModelSettings { open, slot_folder: Some(folder.clone()), ..exact(1) })
         };
         let model = server();

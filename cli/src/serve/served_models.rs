@@ -167,7 +167,7 @@ fn settings(args: &Args, name: String, source: ModelSource) -> Result<ModelSetti
     adapters.iter().for_each(|(path, _)| files::reads(path));
     let (flags, engine, access) = (args.adapters.clone(), args.engine.clone(), args.model.access());
     let facts = args.model.facts.clone();
-    let open = move |scales: &[f32]| {
+    let open = move || {
         let gguf = match &source {
             ModelSource::File(path) => ollama_sidecar::apply(Gguf::open_with(path, access)?),
             ModelSource::Fetched(model) => match fetch::model(model)? {
@@ -176,7 +176,7 @@ fn settings(args: &Args, name: String, source: ModelSource) -> Result<ModelSetti
             },
             ModelSource::Demo => session::demo()?,
         };
-        let gguf = flags.attach_scaled(facts.apply(gguf)?, Some(scales))?;
+        let gguf = flags.attach_by_sequence(facts.apply(gguf)?)?;
         if engine.auto {
             // Once for a model; whoever loads it takes what was found.
             session::tune(&gguf, &engine)?;

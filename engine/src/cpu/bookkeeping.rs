@@ -1,7 +1,7 @@
 //! What every interpreter on the CPU keeps between steps beside its numbers: sampled ids, finished steps, sums of squares.
 
 use super::ops::{self, Route};
-use crate::session::{BlockAllocator, Session};
+use crate::session::Session;
 use pumex_gguf::{Error, Result};
 use pumex_plan::Plan;
 use pumex_step::sample::Shortlist;
@@ -15,6 +15,9 @@ pub struct Books {
     /// By row of the step, its positions in the four streams; the first is where it stands in the sequence, or where its text does
     /// behind pictures.
     positions: Vec<[u32; 4]>,
+    /// By row of the step, the scales of its sequence's adapters.
+    scales: Vec<f32>,
+    adapters: usize,
     /// By output row; none where a logit is NaN.
     ids: Vec<Option<u32>>,
     importance: Option<Vec<Vec<f64>>>,
@@ -41,10 +44,18 @@ impl Books {
     }
 
     /// A step of these rows starts, which are admitted.
-    pub fn start(&mut self, blocks: &BlockAllocator, rows: &[Row]) {
+    pub fn start(&mut self, session: &Session, rows: &[Row]) {
         self.ids.clear();
         self.positions.clear();
-        self.positions.extend(rows.iter().map(|row| blocks.position(row)));
+        self.positions.extend(rows.iter().map(|row| session.blocks().position(row)));
+        self.adapters = session.adapters();
+        self.scales.clear();
+        self.scales.extend(rows.iter().flat_map(|row| session.adapter_scales(row.seq)));
+    }
+
+    /// Scales of the adapters of a row's sequence.
+    pub fn adapter_scales(&self, row: usize) -> &[f32] {
+        &self.scales[row * self.adapters..][..self.adapters]
     }
 
     /// By row of the step, its positions in the four streams that rotations go by.

@@ -173,7 +173,7 @@ impl<'a> Fast<'a> {
         let stores: Vec<(Rule, usize)> = std::iter::once((Rule::Paged, blocks)).chain(recurrent).collect();
         Ok(Fast {
             gguf,
-            session: Session::new(limits, &stores).encoding(plan.encoder.is_some()),
+            session: Session::new(limits, &stores).encoding(plan.encoder.is_some()).with_adapters(plan.adapters),
             books: Books::new(n_seqs),
             cpu,
             threads: threads.counts,
@@ -264,6 +264,14 @@ impl Runner for Fast<'_> {
         self.plan.encoder.map(|encoder| encoder.start)
     }
 
+    fn adapters(&self) -> usize {
+        self.session.adapters()
+    }
+
+    fn set_adapter_scales(&mut self, seq: u32, scales: &[f32]) -> Result<()> {
+        self.session.set_adapter_scales(seq, scales)
+    }
+
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         check_told(rows)?;
         self.session.admit(rows)?;
@@ -272,7 +280,7 @@ impl Runner for Fast<'_> {
             return Err(error);
         }
         self.session.note_step(rows);
-        self.books.start(self.session.blocks(), rows);
+        self.books.start(&self.session, rows);
         self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
         self.run(rows);
         self.gguf.check()?;

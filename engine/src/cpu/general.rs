@@ -112,6 +112,7 @@ impl Env<'_> {
             General::Positions { weight, out } => self.positions(*weight, *out),
             General::ById(b) => self.by_id(b),
             General::TakeVectors(t) => self.take_vectors(t),
+            General::AdapterScales(s) => self.scale_adapters(s),
             General::HeadMatMul(h) => self.head_matmul(h),
             General::Choose(c) => self.choose(c),
             General::ExpertsMatMul(e) => self.experts_matmul(e),

@@ -19,6 +19,8 @@ pub(super) struct Stacked {
     /// `[count, rows, rank]`
     b: Vec<f32>,
     rank: usize,
+    /// Of each adapter, in their order.
+    ranks: Vec<usize>,
     rows: usize,
     cols: usize,
     /// Type of all that went in, if it is one.
@@ -26,48 +28,58 @@ pub(super) struct Stacked {
 }
 
 /// A pair, where its rows start among those of the site, and what its matrices are multiplied with.
-type Placed = (Pair, usize, Vec<f32>);
+struct Placed {
+    pair: Pair,
+    from: usize,
+    scales: Vec<f32>,
+}
 
 impl Stacked {
     /// Of what adapters have for a site, if they have something.
     ///
     /// # Errors
     /// Weights that are not finite.
-    pub(super) fn of(gguf: &Gguf, plan: &Plan, site: &Site, loras: &[&(Lora, f32)]) -> Result<Option<Stacked>> {
+    pub(super) fn of(gguf: &Gguf, plan: &Plan, site: &Site, loras: &[(&Lora, f32)]) -> Result<Option<Stacked>> {
         let count = if let SiteKind::Each(count) = site.kind { count } else { 1 };
         let mut placed: Vec<Placed> = Vec::new();
+        let mut ranks = vec![0; loras.len()];
         let (mut rows, mut cols) = (0, 0);
-        for (weight, product_scale) in &site.parts {
-            let info = &plan.weights[weight.0];
-            for (lora, scale) in loras {
+        // Columns of one adapter lie side by side.
+        for (adapter, (lora, scale)) in loras.iter().enumerate() {
+            rows = 0;
+            for (weight, product_scale) in &site.parts {
+                let info = &plan.weights[weight.0];
+                let from = rows;
+                rows += info.rows / count;
+                cols = info.cols;
                 let Some(pair) = lora.pair(&info.name)? else { continue };
                 if pair.cols != info.cols || ![1, count].contains(&pair.count) {
                     let what =
                         format!("{}: expected a tensor that is one matrix for a product, found {count}", info.name);
                     return Err(Error::file(lora.path(), "unsupported_adapter", what));
                 }
-                let mut scales = each_scale(gguf, plan, (lora, *scale), &info.name, &pair)?;
+                let mut scales = each_scale(gguf, plan, (*lora, *scale), &info.name, &pair)?;
                 scales.iter_mut().for_each(|s| *s *= product_scale);
                 // What a file has as one matrix may be several, and several one.
                 if scales.len() != count {
                     scales = vec![scales.first().copied().unwrap_or(0.0); count];
                 }
-                placed.push((pair, rows, scales));
+                ranks[adapter] += pair.rank;
+                placed.push(Placed { pair, from, scales });
             }
-            rows += info.rows / count;
-            cols = info.cols;
         }
-        let Some((first, ..)) = placed.first() else { return Ok(None) };
-        let type_id = first.type_id.filter(|id| placed.iter().all(|(pair, ..)| pair.type_id == Some(*id)));
-        Self::join(site.kind, (&placed, type_id), (count, rows, cols)).map(Some)
+        let Some(first) = placed.first() else { return Ok(None) };
+        let type_id = first.pair.type_id.filter(|id| placed.iter().all(|p| p.pair.type_id == Some(*id)));
+        Self::join(site.kind, (&placed, type_id), ranks, (count, rows, cols)).map(Some)
     }
 
     fn join(
         kind: SiteKind,
         (placed, type_id): (&[Placed], Option<u32>),
+        ranks: Vec<usize>,
         (count, rows, cols): (usize, usize, usize),
     ) -> Result<Stacked> {
-        let rank = placed.iter().map(|(pair, ..)| pair.rank).sum::<usize>().next_multiple_of(RANKS);
+        let rank = placed.iter().map(|p| p.pair.rank).sum::<usize>().next_multiple_of(RANKS);
         // One matrix of a file may be for all experts of a model.
         let room = |rows: usize, cols: usize| {
             let n = count.checked_mul(rows).and_then(|n| n.checked_mul(cols)).unwrap_or(usize::MAX);
@@ -75,7 +87,7 @@ impl Stacked {
         };
         let (mut a, mut b) = (room(rank, cols)?, room(rows, rank)?);
         let mut at = 0;
-        for (pair, from, scales) in placed {
+        for Placed { pair, from, scales } in placed {
             let (r, m) = (pair.rank, pair.up.len() / pair.rank / count);
             for (i, scale) in scales.iter().enumerate() {
                 // One `down` may be that of all.
@@ -91,9 +103,15 @@ impl Stacked {
         if kind == SiteKind::Rows {
             // The table's rows come first, and a matrix behind them: [rows, rank], [cols, rank].
             let turned = (0..cols * rank).map(|i| a[i % rank * cols + i / rank]).collect();
-            return Ok(Stacked { kind, a: b, b: turned, rank, rows, cols, type_id });
+            return Ok(Stacked { kind, a: b, b: turned, rank, ranks, rows, cols, type_id });
         }
-        Ok(Stacked { kind, a, b, rank, rows, cols, type_id })
+        Ok(Stacked { kind, a, b, rank, ranks, rows, cols, type_id })
+    }
+
+    /// How many columns each adapter has, as a tensor without a name.
+    pub(super) fn ranks(&self) -> (Entry, Vec<u8>) {
+        let ranks: Vec<f32> = self.ranks.iter().map(|n| *n as f32).collect();
+        coded([ranks.len(), 1, 1], &ranks, None)
     }
 
     /// A and B, yet without names.

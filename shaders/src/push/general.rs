@@ -158,6 +158,24 @@ blocks! {
         dim: uint,
     }
 
+    /// Columns of adapters by the scales of rows.
+    AdapterScales("adapter_scales") = {
+        /// Of each row's adapters, `[rows, adapters]`.
+        scales: F32,
+        /// Whose column each of a group's is, `[len]`.
+        list: F32,
+        /// `[n, width]`, or `[w, width]` of output rows.
+        y: F32,
+        /// StepParams.
+        params: Step,
+        /// Adapters.
+        adapters: uint,
+        /// Columns of a group.
+        len: uint,
+        /// Columns.
+        width: uint,
+    }
+
     /// A matrix for each group of columns.
     HeadMatMul("head_matmul") = {
         /// `[heads, m, k]`.

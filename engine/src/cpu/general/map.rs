@@ -3,8 +3,8 @@
 use super::Env;
 use crate::cpu::ops;
 use pumex_plan::{
-    Act, Arg, ById, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, TakeVectors, Temperature, Val,
-    Weight,
+    Act, AdapterScales, Arg, ById, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, TakeVectors,
+    Temperature, Val, Weight,
 };
 use std::borrow::Cow;
 
@@ -220,6 +220,19 @@ impl Env<'_> {
             match t.add {
                 true => out.iter_mut().zip(part).for_each(|(out, x)| *out += x),
                 false => out.copy_from_slice(part),
+            }
+        }
+    }
+
+    pub(super) fn scale_adapters(&mut self, s: &AdapterScales) {
+        let (width, list) = (self.width(s.out), &self.plan.numbers[s.list]);
+        let output = self.plan.values[s.out.0].rows == Rows::Output;
+        for (i, out) in self.values[s.out.0].chunks_exact_mut(width).enumerate() {
+            let scales = self.books.adapter_scales(if output { self.wanted[i] } else { i });
+            for (x, adapter) in out.iter_mut().zip(list.iter().cycle()) {
+                // An adapter that does not count does not, whatever its columns are.
+                let scale = scales[*adapter as usize];
+                *x = if scale == 0.0 { 0.0 } else { *x * scale };
             }
         }
     }
