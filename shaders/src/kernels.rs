@@ -29,11 +29,10 @@ impl Formats {
     /// Whether a format of that stem, of so many weights per block, is among them.
     pub fn includes(self, stem: &str, block_len: usize) -> bool {
         match self {
-            Formats::None => false,
+            Formats::None | Formats::Pairs(_) => false,
             Formats::All => true,
             Formats::Halves => stem != "f32",
             Formats::Quantized => block_len > 1,
-            Formats::Pairs(_) => false,
         }
     }
 }
