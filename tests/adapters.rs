@@ -1,7 +1,7 @@
 //! LoRA adapters and control vectors: what a model gives with them beside what one gives whose weights have them added.
 
 use crate::seeded::{families, noise, recipes, Recipe};
-use crate::util::{device, exhaustive, logits, nmse, options, rows, vulkan};
+use crate::util::{demo_path, device, exhaustive, logits, nmse, options, rows, vulkan};
 use pumex::adapter::{self, Deltas, Layers, Lora};
 use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Offload, Options};
@@ -108,6 +108,16 @@ pub fn adapter_of(gguf: &Gguf, seed: &str, takes: impl Fn(&str) -> bool) -> Lora
     assert!(!tensors.is_empty());
     let name = if seed.is_empty() { "adapter" } else { seed };
     Lora::of(open_bytes(name, file(&meta_of_adapter(gguf.meta().arch().unwrap()), &tensors))).unwrap()
+}
+
+/// A file of an adapter of the demo model, in a folder for the time of a test.
+pub fn adapter_file(name: &str) -> PathBuf {
+    let base = Gguf::open(&demo_path()).unwrap();
+    let all = adaptable(&base, &model::plan(&base).unwrap());
+    let tensors: Vec<_> = all.iter().flat_map(|(name, dims)| pair(name, dims, RANK, "")).collect();
+    let path = std::env::temp_dir().join(format!("pumex-{}-{name}-adapter.gguf", std::process::id()));
+    std::fs::write(&path, file(&meta_of_adapter(base.meta().arch().unwrap()), &tensors)).unwrap();
+    path
 }
 
 /// The model with the adapters' products added to its weights, one by one.

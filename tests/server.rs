@@ -1,6 +1,7 @@
 //! Many requests on one runner, with the demo model on the CPU.
 
 mod adapters;
+mod attackers;
 mod cache;
 mod connections;
 mod deterministic;

@@ -1,6 +1,6 @@
 //! Many connections at once, among them rude ones; and a process that is killed amid its work.
 
-use super::process::{ask, connect, metric, request, rest, Process};
+use super::process::{ask, ask_as, connect, metric, metric_as, request, request_as, rest, Process};
 use crate::util::exhaustive;
 use serde_json::{json, Value};
 use std::net::SocketAddr;
@@ -60,8 +60,13 @@ pub const RUDE: usize = 4;
 
 /// A client that goes away, or takes its time; whether it got what it should.
 pub async fn client(address: SocketAddr, i: usize, manner: usize) -> bool {
+    client_as(address, "", i, manner).await
+}
+
+/// Likewise with a key.
+pub async fn client_as(address: SocketAddr, key: &str, i: usize, manner: usize) -> bool {
     let stream = i.is_multiple_of(2);
-    let text = request("/completion", &body(i, stream));
+    let text = request_as(key, "/completion", &body(i, stream));
     let Some(mut connection) = connect(address).await else { return false };
     match manner {
         // Half a body, and gone, or silent for a while.
@@ -98,16 +103,21 @@ pub async fn client(address: SocketAddr, i: usize, manner: usize) -> bool {
 
 /// Requests that share nothing, after which the cache holds as much as after as many others.
 pub async fn flush(address: SocketAddr, slots: usize) -> f64 {
+    flush_as(address, "", slots).await
+}
+
+/// Likewise with a key.
+pub async fn flush_as(address: SocketAddr, key: &str, slots: usize) -> f64 {
     for i in 0..6 * slots {
-        let text =
-            ask(address, "/completion", &json!({"prompt": [50 + i, 500 + i], "n_predict": 1, "temperature": 0})).await;
+        let body = json!({"prompt": [50 + i, 500 + i], "n_predict": 1, "temperature": 0});
+        let text = ask_as(address, key, "/completion", &body).await;
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     }
     // An answer is sent before its end is counted.
-    while metric(address, "vllm:num_requests_running{model_name=\"demo\"}").await > 0.0 {
+    while metric_as(address, key, "vllm:num_requests_running{model_name=\"demo\"}").await > 0.0 {
         sleep(Duration::from_millis(5)).await;
     }
-    metric(address, "pumex:blocks_used").await
+    metric_as(address, key, "pumex:blocks_used").await
 }
 
 #[test]

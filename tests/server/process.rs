@@ -65,9 +65,20 @@ impl Drop for Process {
 
 /// The text of a request whose connection ends with it.
 pub fn request(path: &str, body: &Value) -> Vec<u8> {
+    request_as("", path, body)
+}
+
+/// Likewise with a key.
+pub fn request_as(key: &str, path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
-    let head = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let head = format!("{}Content-Type: application/json\r\n", head_of(key));
     format!("POST {path} HTTP/1.1\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// Lines of every request's head, with a key if there is one.
+fn head_of(key: &str) -> String {
+    let bearer = if key.is_empty() { String::new() } else { format!("Authorization: Bearer {key}\r\n") };
+    format!("Host: localhost\r\n{bearer}Connection: close\r\n")
 }
 
 /// A connection; none where there is no server.
@@ -85,8 +96,13 @@ pub async fn rest(stream: &mut TcpStream) -> String {
 
 /// What comes of a request; empty where there is no server.
 pub async fn ask(address: SocketAddr, path: &str, body: &Value) -> String {
+    ask_as(address, "", path, body).await
+}
+
+/// Likewise with a key.
+pub async fn ask_as(address: SocketAddr, key: &str, path: &str, body: &Value) -> String {
     let Some(mut stream) = connect(address).await else { return String::new() };
-    match stream.write_all(&request(path, body)).await {
+    match stream.write_all(&request_as(key, path, body)).await {
         Ok(()) => rest(&mut stream).await,
         Err(_) => String::new(),
     }
@@ -94,8 +110,13 @@ pub async fn ask(address: SocketAddr, path: &str, body: &Value) -> String {
 
 /// What comes of a request without a body; empty where there is no server.
 pub async fn get(address: SocketAddr, path: &str) -> String {
+    get_as(address, "", path).await
+}
+
+/// Likewise with a key.
+pub async fn get_as(address: SocketAddr, key: &str, path: &str) -> String {
     let Some(mut stream) = connect(address).await else { return String::new() };
-    let asked = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let asked = format!("GET {path} HTTP/1.1\r\n{}\r\n", head_of(key));
     match stream.write_all(asked.as_bytes()).await {
         Ok(()) => rest(&mut stream).await,
         Err(_) => String::new(),
@@ -104,7 +125,12 @@ pub async fn get(address: SocketAddr, path: &str) -> String {
 
 /// A number of `/metrics`.
 pub async fn metric(address: SocketAddr, name: &str) -> f64 {
-    let text = get(address, "/metrics").await;
+    metric_as(address, "", name).await
+}
+
+/// Likewise with a key.
+pub async fn metric_as(address: SocketAddr, key: &str, name: &str) -> f64 {
+    let text = get_as(address, key, "/metrics").await;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
 }

@@ -21,7 +21,7 @@ use tokio::sync::{oneshot, watch, Mutex as Turn, Semaphore};
 /// Threads that work for requests at once: tokenizing, templates, grammars. Each holds on to memory that it needed once.
 const DESKS: usize = 4;
 /// Threads beside them for grammars, schemas and functions, which anybody may make slow.
-const SLOW_DESKS: usize = 1;
+const SLOW_DESKS: usize = 3;
 /// Media that are fetched from other servers at once.
 const FETCHES: usize = 8;
 
@@ -119,8 +119,8 @@ impl App {
             kept: ItemStore::default(),
             room: BodyMemory::new(limits.room),
             fetches: Semaphore::new(FETCHES),
-            desks: Desks::new(DESKS),
-            slow_desks: Desks::new(SLOW_DESKS),
+            desks: Desks::new(DESKS, DESKS),
+            slow_desks: Desks::new(SLOW_DESKS, 1),
             loads: Loads::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),

@@ -1,9 +1,9 @@
 //! Desks: threads that work for requests, so many at a time, in turn by the keys that the requests brought.
 //!
-//! Tokenizing, templates and grammars are worked on here before a request is queued: by four threads at most, and by one more
-//! where something is compiled.
+//! Tokenizing, templates and grammars are worked on here before a request is queued. What is compiled may take seconds: it has desks of
+//! its own, of which one key has one at a time, so that others find one free.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
@@ -17,17 +17,22 @@ pub(super) struct Desks(Mutex<DeskState>);
 
 struct DeskState {
     free: usize,
+    /// Most desks that one key may have at a time.
+    most_of_key: usize,
+    /// By key, the desks that it has; none has 0.
+    taken: HashMap<Option<usize>, usize>,
     /// By key, those who wait, the first one first; none of them is empty. Whose turn it is stands first.
     waiting: VecDeque<(Option<usize>, VecDeque<oneshot::Sender<Desk>>)>,
 }
 
 /// A desk, until it is dropped.
-pub(super) struct Desk(Option<Arc<Desks>>);
+pub(super) struct Desk(Option<(Arc<Desks>, Option<usize>)>);
 
 impl Desks {
-    /// So many.
-    pub fn new(free: usize) -> Arc<Desks> {
-        Arc::new(Desks(Mutex::new(DeskState { free, waiting: VecDeque::new() })))
+    /// So many, and most that one key may have at a time.
+    pub fn new(free: usize, most_of_key: usize) -> Arc<Desks> {
+        let (taken, waiting) = (HashMap::new(), VecDeque::new());
+        Arc::new(Desks(Mutex::new(DeskState { free, most_of_key, taken, waiting })))
     }
 
     fn state(&self) -> MutexGuard<'_, DeskState> {
@@ -41,9 +46,10 @@ impl Desks {
         let (sender, desk) = oneshot::channel();
         {
             let mut state = self.state();
-            if state.free > 0 {
+            if state.free > 0 && state.may_have_more(key) {
                 state.free -= 1;
-                return Desk(Some(self.clone()));
+                *state.taken.entry(key).or_default() += 1;
+                return Desk(Some((self.clone(), key)));
             }
             match state.waiting.iter_mut().find(|(of, _)| *of == key) {
                 Some((_, queue)) => queue.push_back(sender),
@@ -54,26 +60,29 @@ impl Desks {
         desk.await.unwrap_or(Desk(None))
     }
 
-    /// Gives a desk that is free again to the next who waits.
-    fn pass_on(self: Arc<Desks>) {
-        let mut desk = Desk(Some(self.clone()));
-        loop {
-            let Some(next) = self.next() else {
-                desk.0 = None;
-                return;
-            };
-            match next.send(desk) {
+    /// Gives a desk that a key had to the next who waits and may have it.
+    fn pass_on(self: Arc<Desks>, key: Option<usize>) {
+        let mut had = key;
+        while let Some((key, next)) = self.give_back(had) {
+            match next.send(Desk(Some((self.clone(), key)))) {
                 Ok(()) => return,
                 // That one's client is gone.
-                Err(back) => desk = back,
+                Err(mut back) => (back.0, had) = (None, key),
             }
         }
     }
 
-    /// Who is next; none if nobody waits, and the desk is free.
-    fn next(&self) -> Option<oneshot::Sender<Desk>> {
+    /// Takes a desk from a key; gives who has it next, and notes that they do. None if nobody waits who may have it, and it is free.
+    fn give_back(&self, had: Option<usize>) -> Option<(Option<usize>, oneshot::Sender<Desk>)> {
         let mut state = self.state();
-        let Some((key, mut queue)) = state.waiting.pop_front() else {
+        if let Some(taken) = state.taken.get_mut(&had) {
+            *taken -= 1;
+            if *taken == 0 {
+                state.taken.remove(&had);
+            }
+        }
+        let next = state.waiting.iter().position(|(key, _)| state.may_have_more(*key));
+        let Some((key, mut queue)) = next.and_then(|at| state.waiting.remove(at)) else {
             state.free += 1;
             return None;
         };
@@ -81,13 +90,20 @@ impl Desks {
         if !queue.is_empty() {
             state.waiting.push_back((key, queue));
         }
-        next
+        *state.taken.entry(key).or_default() += 1;
+        next.map(|next| (key, next))
+    }
+}
+
+impl DeskState {
+    fn may_have_more(&self, key: Option<usize>) -> bool {
+        self.taken.get(&key).is_none_or(|taken| *taken < self.most_of_key)
     }
 }
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(Desks::pass_on);
+        self.0.take().into_iter().for_each(|(desks, key)| desks.pass_on(key));
     }
 }
 
@@ -109,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn keys_have_desks_in_turn_whatever_one_of_them_asks_for() {
-        let desks = Desks::new(1);
+        let desks = Desks::new(1, 1);
         let order = Arc::default();
         let first = desks.take().await;
         let mut all = Vec::new();
@@ -131,5 +147,21 @@ mod tests {
         // The desk is free again, also for those outside of a request.
         drop(desks.take().await);
         assert_eq!(desks.state().free, 1);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_has_its_desks_leaves_others_to_others() {
+        let desks = Desks::new(2, 1);
+        let order = Arc::default();
+        let first = KEY.scope(Some(0), desks.take()).await;
+        let again = queue(&desks, Some(0), "a2", &order);
+        tokio::task::yield_now().await;
+        queue(&desks, Some(1), "b1", &order).await.unwrap();
+        assert_eq!((&**order.lock().unwrap(), desks.state().free), (&["b1".to_string()][..], 1));
+        drop(first);
+        again.await.unwrap();
+        assert_eq!(*order.lock().unwrap(), ["b1", "a2"]);
+        let state = desks.state();
+        assert_eq!((state.free, state.taken.len(), state.waiting.len()), (2, 0, 0));
     }
 }
