@@ -11,6 +11,7 @@ mod weighed;
 
 pub use weighed::gaps;
 
+use pumex_gguf::error::try_filled_vec;
 use pumex_gguf::file::Replacing;
 use pumex_gguf::imatrix::Imatrix;
 use pumex_gguf::write::{header, Entry, ALIGNMENT};
@@ -373,11 +374,14 @@ pub fn write(
 const LARGE: f32 = 3e4;
 
 /// The first weight of a row that its type could not hold: not even half of it is left.
-fn too_large(to: &Format, x: &[f32], row: &[u8]) -> Option<usize> {
-    x.iter().any(|x| x.abs() > LARGE).then_some(())?;
-    let mut held = vec![0f32; x.len()];
+fn too_large(to: &Format, x: &[f32], row: &[u8]) -> Result<Option<usize>> {
+    if !x.iter().any(|x| x.abs() > LARGE) {
+        return Ok(None);
+    }
+    let mut held = try_filled_vec(0f32, x.len(), "a row to quantize")?;
     to.decode_row(row, &mut held);
-    x.iter().zip(&held).position(|(x, held)| x.abs() > LARGE && (held.is_nan() || (held - x).abs() > x.abs() / 2.0))
+    let lost = |x: &f32, held: &f32| x.abs() > LARGE && (held.is_nan() || (held - x).abs() > x.abs() / 2.0);
+    Ok(x.iter().zip(&held).position(|(x, held)| lost(x, held)))
 }
 
 /// Appends one tensor; false if `progress` said to stop.
@@ -412,7 +416,8 @@ fn tensor(
         }
     };
     let (Some(row_in), Some(row_out)) = (from.row_bytes(cols), to.row_bytes(cols)) else { return Ok(true) };
-    let even = vec![1.0f32; cols];
+    let what = format!("tensor {}, to quantize it", t.name);
+    let even = try_filled_vec(1.0f32, cols, &what)?;
     let rows_per_chunk = (CHUNK_WEIGHTS / cols.max(1)).clamp(1, rows_per_matrix.max(1));
     for (index, matrix) in data.chunks(row_in * rows_per_matrix).enumerate() {
         let importance = match &options.imatrix {
@@ -421,11 +426,11 @@ fn tensor(
         };
         let weight = importance.unwrap_or(&even);
         for (chunk, bytes) in matrix.chunks(row_in * rows_per_chunk).enumerate() {
-            let mut out = vec![0u8; bytes.len() / row_in * row_out];
+            let mut out = try_filled_vec(0u8, bytes.len() / row_in * row_out, &what)?;
             let group = (16384 / cols.max(1)).max(1); // rows one thread takes at a time
             let parts = out.par_chunks_mut(row_out * group).zip(bytes.par_chunks(row_in * group)).enumerate();
             let bad = parts.map(|(i, (out, bytes))| {
-                let mut x = vec![0f32; bytes.len() / row_in * cols];
+                let mut x = try_filled_vec(0f32, bytes.len() / row_in * cols, &what)?;
                 from.decode_row(bytes, &mut x);
                 if let Some(changes) = options.changes.as_ref().filter(|c| c.has(&t.name)) {
                     changes.add(&t.name, index * rows_per_matrix + chunk * rows_per_chunk + i * group, &mut x);
@@ -436,13 +441,13 @@ fn tensor(
                 let mut lost = usize::MAX;
                 for (row, (x, out)) in x.chunks_exact(cols).zip(out.chunks_exact_mut(row_out)).enumerate() {
                     to.encode_row(x, weight, out);
-                    let at = too_large(to, x, out).map_or(usize::MAX, |at| (i * group + row) * cols + at);
+                    let at = too_large(to, x, out)?.map_or(usize::MAX, |at| (i * group + row) * cols + at);
                     lost = lost.min(at);
                 }
-                (count, first.map_or(usize::MAX, |at| i * group * cols + at), lost)
+                Ok((count, first.map_or(usize::MAX, |at| i * group * cols + at), lost))
             });
             let none = || (0, usize::MAX, usize::MAX);
-            let (count, first, lost) = bad.reduce(none, |a, b| (a.0 + b.0, a.1.min(b.1), a.2.min(b.2)));
+            let (count, first, lost) = bad.try_reduce(none, |a, b| Ok((a.0 + b.0, a.1.min(b.1), a.2.min(b.2))))?;
             if count > 0 && !options.allow_nonfinite {
                 let at = (index * rows_per_matrix + chunk * rows_per_chunk) * cols + first;
                 let what = format!("tensor {}: expected finite weights, found NaN or infinity at {at}", t.name);

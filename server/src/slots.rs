@@ -8,6 +8,10 @@ use pumex_engine::session::KV_BLOCK;
 use pumex_engine::state;
 use pumex_serve::engine::{Holder, Refusal, RefusalKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Held while a slot is saved in a folder of which all files together have a limit.
+static SAVING: Mutex<()> = Mutex::new(());
 
 /// Longest name of a file.
 const LONGEST: usize = 255;
@@ -97,6 +101,8 @@ impl Worker<'_> {
         let beginnings = if self.loaded.goes_back { Vec::new() } else { self.seqs.beginnings(seq) };
         let ids = self.seqs.ids(seq).to_vec();
         let limit = self.loaded.settings.slot_bytes;
+        // Several models save into one folder: what is counted must be what is there.
+        let _alone = limit.map(|_| SAVING.lock().unwrap_or_else(PoisonError::into_inner));
         let used = limit.map_or(Ok(0), |_| state::bytes_of_others(path)).map_err(of_file)?;
         let held = state::SequenceToSave { ids: &ids, seq, beginnings: &beginnings };
         let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
