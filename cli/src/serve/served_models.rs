@@ -111,7 +111,8 @@ fn folder_files(folder: &Path) -> Result<Vec<NamedSource>> {
     };
     let mut found: Vec<NamedSource> = files
         .into_iter()
-        .filter(|path| is_model(path))
+        // A pipe would be waited for.
+        .filter(|path| is_model(path) && path.is_file())
         .map(|path| (model_name_of_file(&stem(&path)), ModelSource::File(path)))
         .collect();
     found.extend(folders.into_iter().filter_map(inside));
