@@ -43,6 +43,7 @@ pub const REFUSED: &[RefusedFlag] = &[
     (&["--mmproj-url", "--image", "--audio"], &["bench"], "--mmproj FILE is measured"),
     // Drafts.
     (&["--spec-default"], &["serve"], "--spec-type says what is drafted, and from what"),
+    (&["--spec-draft-sampling"], &[], "a draft is the likeliest continuation"),
     (&["--spec-synth-len", "--spec-synth-rates"], &[], "only what a draft gets right is taken"),
     // Conversations and requests.
     (&["--reasoning-effort"], &["serve"], "requests say it by reasoning_effort, --chat-template-kwargs for all"),
@@ -101,7 +102,42 @@ pub fn find(command: &str, name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llama_cpp_flags;
+    use crate::{argv, llama_cpp_flags};
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    use clap::CommandFactory;
+
+    const OPTIONS: &str = include_str!("../golden/llama_cpp_options.txt");
+
+    /// Whether a command takes a flag, passes it over, or says why it does not.
+    fn answers(clap: &mut clap::Command, command: &str, name: &str) -> bool {
+        let given = [command, "-m", "x.gguf", name].map(std::ffi::OsString::from);
+        let argv::Rewritten { args, notes, .. } = argv::rewrite(given);
+        let parsed = clap.try_get_matches_from_mut(std::iter::once("pumex".into()).chain(args));
+        match parsed {
+            Err(error) if error.kind() == ErrorKind::UnknownArgument => match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(unknown)) => find(command, unknown).is_some(),
+                _ => false,
+            },
+            _ => notes.iter().all(|note| note.contains(" has no effect here: ")),
+        }
+    }
+
+    #[test]
+    fn every_option_of_llama_cpp_is_taken_passed_over_or_refused_with_a_reason() {
+        let mut clap = crate::Cli::command();
+        let (mut count, mut unknown) = (0, Vec::new());
+        for line in OPTIONS.lines().filter(|line| !line.starts_with(['#', 'L'])) {
+            let (commands, names) = line.split_once(": ").unwrap();
+            for (command, name) in commands.split(' ').flat_map(|c| names.split(' ').map(move |name| (c, name))) {
+                count += 1;
+                if !answers(&mut clap, command, name) {
+                    unknown.push(format!("{command} {name}"));
+                }
+            }
+        }
+        assert!(count > 900, "{count}");
+        assert_eq!(unknown, [] as [String; 0]);
+    }
 
     #[test]
     fn what_is_refused_is_neither_taken_nor_passed_over() {

@@ -16,6 +16,8 @@ pub struct WordWrap {
     /// What of the last word is known, and the blanks before it.
     word: String,
     blanks: String,
+    /// Whether the word's beginning is shown already.
+    cut: bool,
     /// Whether something stands on the line.
     begun: bool,
     /// Whether the line is left as it is.
@@ -49,8 +51,12 @@ impl WordWrap {
                 c => self.word.push(c),
             }
         }
-        if width == 0 || self.verbatim || self.fenced || measure_text_width(&self.word) >= width {
+        // A line's first word may be a fence, which is known when it is over.
+        let verbatim = self.begun && (self.verbatim || self.fenced);
+        if width == 0 || verbatim || measure_text_width(&self.word) >= width {
+            let cut = self.cut || !self.word.is_empty();
             self.flush_into(&mut out, width);
+            self.cut = cut;
         }
         out
     }
@@ -73,6 +79,7 @@ impl WordWrap {
     }
 
     fn end_word(&mut self, out: &mut String, width: usize) {
+        let cut = std::mem::take(&mut self.cut);
         if self.word.is_empty() {
             return;
         }
@@ -85,7 +92,7 @@ impl WordWrap {
         }
         let wide = measure_text_width(&word);
         let fits = width == 0 || self.verbatim || self.fenced || self.column + before + wide <= width;
-        if fits || !self.begun {
+        if fits || cut || !self.begun {
             out.push_str(&blanks);
             self.column += before + wide;
         } else {
