@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
+
 #[path = "../cli/src/argv.rs"]
 mod argv;
 #[path = "../cli/src/llama_cpp_flags.rs"]
@@ -88,6 +90,30 @@ fn bench_reads_its_own_meaning_of_p_n_r_o_d() {
 }
 
 #[test]
+fn bench_takes_lists_ranges_and_prompts_with_what_follows_them() {
+    let line = "bench --device cpu -p 4-16*2 -p 5 -n 0 -pg 8,4 -r 1 --no-warmup -t 1,2 -ctk f16,q8_0 -o jsonl";
+    let out = pumex(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(code(&out), 0, "{}", stderr(&out));
+    let rows: Vec<Value> = stdout(&out).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let tests: Vec<[u64; 2]> = rows.iter().map(|r| ["n_prompt", "n_gen"].map(|k| r[k].as_u64().unwrap())).collect();
+    assert_eq!(tests, [[4, 0], [8, 0], [16, 0], [5, 0], [8, 4]].repeat(4));
+    let loads: Vec<(u64, &str)> =
+        rows.iter().step_by(5).map(|r| (r["n_threads"].as_u64().unwrap(), r["type_k"].as_str().unwrap())).collect();
+    assert_eq!(loads, [(1, "f16"), (1, "q8_0"), (2, "f16"), (2, "q8_0")]);
+    let table =
+        pumex(&["bench", "--device=cpu", "-p", "0", "-n", "0", "--n-prompt-gen", "8,4", "-r", "1", "-ub", "64,512"]);
+    let table = stdout(&table);
+    assert!(
+        table.lines().filter(|line| line.contains("pp8+tg4")).count() == 2 && table.contains("| n_ubatch |"),
+        "{table}"
+    );
+    assert_eq!(table.matches("t/s").count(), 1, "one table: {table}");
+    for wrong in [["-p", "9-1"], ["-p", "1-9*1"], ["-pg", "5"], ["-pg", "0,4"]] {
+        assert_eq!(code(&pumex(&[&["bench"], &wrong[..]].concat())), 2, "{wrong:?}");
+    }
+}
+
+#[test]
 fn nothing_after_two_dashes_is_touched() {
     assert_eq!(rewrite("inspect -- -ngl 4"), "inspect -- -ngl 4");
 }
@@ -110,7 +136,8 @@ fn the_last_of_a_repeated_flag_counts_with_a_warning() {
 
 #[test]
 fn other_programs_flags_are_passed_over_with_a_note_and_words_are_no_clusters() {
-    for (names, slot, why) in llama_cpp_flags::PASSED.iter().chain(llama_cpp_flags::SERVE) {
+    let own = llama_cpp_flags::OWN.iter().filter(|(command, _)| *command == "serve").map(|(_, flag)| flag);
+    for (names, slot, why) in llama_cpp_flags::PASSED.iter().chain(own) {
         assert!(!why.is_empty());
         for name in *names {
             let value = if *slot == llama_cpp_flags::FlagValue::Value { " 1" } else { "" };

@@ -23,6 +23,8 @@ mod dispatches;
 mod documents;
 mod embed;
 mod encoder_decoder;
+#[cfg(unix)]
+mod ending;
 mod families;
 mod flags;
 mod flash;

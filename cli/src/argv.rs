@@ -72,6 +72,7 @@ pub const COMMON: &[FlagAlias] = &[
     (&["-ctk"], "--cache-type-k", FlagValue::Value),
     (&["-ctv"], "--cache-type-v", FlagValue::Value),
     (&["-fa"], "--flash-attn", FlagValue::Switch),
+    (&["--log-verbose"], "--verbose", FlagValue::None),
     (&["-s"], "--seed", FlagValue::Value),
     (&[], "--diffusion-steps", FlagValue::Value),
     (&[], "--diffusion-eps", FlagValue::Value),
@@ -151,11 +152,18 @@ pub const COMMON: &[FlagAlias] = &[
     (&[], "--now", FlagValue::Value),
 ];
 
-/// Flags that mean something else in `bench`, as in llama-bench; they go before [`COMMON`].
+/// Flags of `run` alone; they go before [`COMMON`].
+pub const RUN: &[FlagAlias] = &[(&["-ctxcp"], "--ctx-checkpoints", FlagValue::Value)];
+
+/// Flags of `imatrix` alone; they go before [`COMMON`].
+pub const IMATRIX: &[FlagAlias] = &[(&["-o", "--output", "--output-file"], "--out", FlagValue::Value)];
+
+/// Flags that mean something else in `bench`, as in llama-bench; they go before [`COMMON`]. Several of one are a list.
 pub const BENCH: &[FlagAlias] = &[
-    (&["-p"], "--n-prompt", FlagValue::Value),
-    (&["-n"], "--n-gen", FlagValue::Value),
-    (&["-d"], "--n-depth", FlagValue::Value),
+    (&["-p"], "--n-prompt", FlagValue::Repeated),
+    (&["-n"], "--n-gen", FlagValue::Repeated),
+    (&["-pg"], "--n-prompt-gen", FlagValue::Repeated),
+    (&["-d"], "--n-depth", FlagValue::Repeated),
     (&["-r"], "--repetitions", FlagValue::Value),
     (&["-o"], "--output", FlagValue::Value),
 ];
@@ -205,6 +213,26 @@ pub const SERVE: &[FlagAlias] = &[
     (&["--draft-n-min"], "--spec-draft-n-min", FlagValue::Value),
 ];
 
+/// The flags that a command has for itself, or for something else than others.
+pub fn own(command: &str) -> &'static [FlagAlias] {
+    match command {
+        "run" => RUN,
+        "bench" => BENCH,
+        "profile" | "explain" => PROFILE,
+        "embed" => EMBED,
+        "imatrix" => IMATRIX,
+        "serve" => SERVE,
+        _ => &[],
+    }
+}
+
+/// Flags of llama.cpp's programs that stand for a command here, wherever they are.
+const COMMANDS: &[(&[&str], &[&str])] = &[
+    (&["--list-devices"], &["devices"]),
+    (&["--cache-list", "-cl"], &["list"]),
+    (&["--completion-bash"], &["completions", "bash"]),
+];
+
 /// What became of arguments.
 #[derive(Debug, Default)]
 pub struct Rewritten {
@@ -218,25 +246,21 @@ pub struct Rewritten {
 
 /// Rewrites arguments, which are without the program's name.
 pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
-    let mut input = args.into_iter().peekable();
+    let all: Vec<OsString> = args.into_iter().collect();
+    for given in all.iter().take_while(|arg| *arg != "--") {
+        if let Some((_, command)) = COMMANDS.iter().find(|(names, _)| names.iter().any(|name| given == name)) {
+            return Rewritten { args: command.iter().map(OsString::from).collect(), ..Rewritten::default() };
+        }
+    }
+    let mut input = all.into_iter().peekable();
     let (mut command, mut notes) = ("run".to_string(), Vec::new());
     let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
     let mut warnings = Vec::new();
-    let mut own: &[FlagAlias] = &[];
+    let mut own = RUN;
     let (mut named, mut unlisted) = (false, false);
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
-        own = match &*text {
-            "bench" => BENCH,
-            "profile" | "explain" => PROFILE,
-            "embed" => EMBED,
-            "serve" => SERVE,
-            _ => &[],
-        };
         let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");
-        if text == "--list-devices" {
-            return Rewritten { args: vec!["devices".into()], ..Rewritten::default() };
-        }
         match text.starts_with('-') {
             true if !global => out.push((None, "run".into())),
             // Whose flags follow is not known yet.
@@ -245,6 +269,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
             false if is_model(first) => out.push((None, "run".into())),
             false => command = text.into_owned(),
         }
+        own = self::own(&command);
     }
     while let Some(arg) = input.next() {
         if arg == "--" {
@@ -266,7 +291,8 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
             });
             continue;
         };
-        let Some((long, slot)) = find(&name, own) else {
+        let passed = llama_cpp_flags::find_own(&command, &name);
+        let Some((long, slot)) = find(&name, own).filter(|_| passed.is_none()) else {
             if let Some((slot, why)) = llama_cpp_flags::find(&command, &name) {
                 follow(slot, inline, &mut input);
                 notes.push(format!("{name} has no effect here: {why}"));

@@ -5,6 +5,7 @@
 //! the cache. Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
 mod compare;
+pub mod lists;
 mod pictures;
 pub use pictures::PictureArgs;
 mod report;
@@ -36,15 +37,18 @@ pub struct Args {
     adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
-    /// Prompt lengths; 0 skips the test
-    #[arg(short = 'p', long, value_name = "N,N,...", value_delimiter = ',', default_value = "512")]
-    n_prompt: Vec<u32>,
-    /// Tokens to generate; 0 skips the test
-    #[arg(short = 'n', long, value_name = "N,N,...", value_delimiter = ',', default_value = "128")]
-    n_gen: Vec<u32>,
-    /// Tokens in the cache before each test
-    #[arg(short = 'd', long, value_name = "N,N,...", value_delimiter = ',', default_value = "0")]
-    n_depth: Vec<u32>,
+    /// Prompt lengths: numbers, or ranges as 128-512+128 and 1-64*2; 0 skips the test
+    #[arg(short = 'p', long, value_name = "N,N,...", value_delimiter = ',', default_value = "512", value_parser = range)]
+    n_prompt: Vec<Range>,
+    /// Tokens to generate, likewise; 0 skips the test
+    #[arg(short = 'n', long, value_name = "N,N,...", value_delimiter = ',', default_value = "128", value_parser = range)]
+    n_gen: Vec<Range>,
+    /// A prompt and tokens behind it, timed as one (-pg); may be repeated
+    #[arg(long, value_name = "N,N", value_parser = pair)]
+    n_prompt_gen: Vec<(u32, u32)>,
+    /// Tokens in the cache before each test, likewise
+    #[arg(short = 'd', long, value_name = "N,N,...", value_delimiter = ',', default_value = "0", value_parser = range)]
+    n_depth: Vec<Range>,
     /// Timed runs per test
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
@@ -54,11 +58,17 @@ pub struct Args {
     #[command(flatten)]
     pictures: PictureArgs,
     /// Measure models of known shapes here, beside speeds that were published of other machines; --synthetic takes one of them
-    #[arg(long, conflicts_with_all = ["model", "hf_repo", "model_url", "n_prompt", "n_gen", "n_depth", "weight_type"])]
+    #[arg(long, conflicts_with_all = ["model", "hf_repo", "model_url", "n_prompt", "n_gen", "n_prompt_gen", "n_depth", "weight_type"])]
     compare: bool,
     /// Form of the results
     #[arg(short, long, value_name = "FORM", default_value = "md")]
     output: ResultFormat,
+    /// The same with the next values of flags that were given lists
+    #[arg(skip)]
+    pub further: Vec<Args>,
+    /// Which columns of the table these lists are
+    #[arg(skip)]
+    pub listed: Vec<&'static str>,
 }
 
 /// Form of the results.
@@ -82,6 +92,50 @@ struct Test {
     n_depth: u32,
 }
 
+impl Test {
+    /// Positions that it takes.
+    fn positions(&self) -> u32 {
+        self.n_depth.saturating_add(self.n_prompt).saturating_add(self.n_gen)
+    }
+}
+
+/// The numbers of a value: one, or those of a range.
+#[derive(Clone, Debug)]
+struct Range(Vec<u32>);
+
+/// Most numbers of a range: more are a slip.
+const MOST_OF_A_RANGE: usize = 1000;
+
+/// `N`, `FIRST-LAST`, `FIRST-LAST+STEP` or `FIRST-LAST*FACTOR`, as llama-bench has them.
+fn range(text: &str) -> std::result::Result<Range, String> {
+    let wrong = || "expected a number, or a range as 128-512+128 or 1-64*2".to_string();
+    let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+    let Some((first, rest)) = text.split_once('-') else { return Ok(Range(vec![number(text)?])) };
+    let (last, times, step) = match rest.split_once(['+', '*']) {
+        Some((last, step)) => (last, rest.contains('*'), number(step)?),
+        None => (rest, false, 1),
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    let grows = if times { step > 1 && first > 0 } else { step > 0 };
+    if !grows || first > last {
+        return Err(wrong());
+    }
+    let next = |n: &u32| if times { n.checked_mul(step) } else { n.checked_add(step) };
+    let all: Vec<u32> =
+        std::iter::successors(Some(first), next).take_while(|n| *n <= last).take(MOST_OF_A_RANGE + 1).collect();
+    match all.len() <= MOST_OF_A_RANGE {
+        true => Ok(Range(all)),
+        false => Err(format!("expected {MOST_OF_A_RANGE} numbers at most")),
+    }
+}
+
+/// `PROMPT,GENERATED`.
+fn pair(text: &str) -> std::result::Result<(u32, u32), String> {
+    let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    pair.filter(|(prompt, generated)| *prompt > 0 && *generated > 0)
+        .ok_or_else(|| "expected two numbers above 0, as 512,128".to_string())
+}
+
 /// One test's samples.
 struct BenchResult {
     test: Test,
@@ -91,17 +145,30 @@ struct BenchResult {
     samples_ns: Vec<u64>,
 }
 
-/// Runs the tests.
+/// Runs the tests, as often as lists of other flags want it.
 pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<CommandEnd> {
-    if args.deterministic {
-        args.engine.make_steady()?;
-    }
     if args.compare {
         return compare::main(args, stop);
     }
+    let further = std::mem::take(&mut args.further);
+    let mut printer = report::Printer::new(args.output, args.listed.clone());
+    let mut end = measure(args, &mut printer, stop)?;
+    for mut next in further {
+        if end == CommandEnd::Done {
+            end = measure(&mut next, &mut printer, stop)?;
+        }
+    }
+    output::text(&printer.end())?;
+    Ok(end)
+}
+
+/// Runs the tests of one model with one set of values.
+fn measure(args: &mut Args, printer: &mut report::Printer, stop: &AtomicBool) -> Result<CommandEnd> {
+    if args.deterministic {
+        args.engine.make_steady()?;
+    }
     let tests = tests(args);
-    let most = |f: fn(&Test) -> u32| tests.iter().map(f).max().unwrap_or(0);
-    let n_ctx = most(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen)));
+    let n_ctx = tests.iter().map(Test::positions).max().unwrap_or(0);
     if n_ctx == 0 && !args.pictures.some() {
         return Err(Error::Usage("nothing to measure: -p and -n are both 0".into()));
     }
@@ -119,7 +186,7 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let about = report::About::new(args, &gguf, &info, &*runner);
     let bar = session::bar("bench", "{msg} {wide_bar} {pos}/{len}");
     bar.set_length(u64::from(args.repetitions + 1) * tests.len() as u64);
-    let mut printer = report::Printer::new(args.output, about);
+    printer.take(about);
     let (mut interrupted, mut filled) = (false, 0);
     for test in tests {
         let mut samples_ns = Vec::new();
@@ -155,16 +222,18 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<CommandEnd> {
         interrupted = stop.load(Ordering::Relaxed);
     }
     bar.finish_and_clear();
-    output::text(&printer.end())?;
     Ok(if interrupted { CommandEnd::Interrupted } else { CommandEnd::Done })
 }
 
 /// Prompt tests, then generation tests, at each depth.
 fn tests(args: &Args) -> Vec<Test> {
     let mut out = Vec::new();
-    for &n_depth in &args.n_depth {
-        out.extend(args.n_prompt.iter().filter(|&&n| n > 0).map(|&n_prompt| Test { n_prompt, n_gen: 0, n_depth }));
-        out.extend(args.n_gen.iter().filter(|&&n| n > 0).map(|&n_gen| Test { n_prompt: 0, n_gen, n_depth }));
+    let all = |ranges: &[Range]| ranges.iter().flat_map(|range| range.0.clone()).collect::<Vec<u32>>();
+    for n_depth in all(&args.n_depth) {
+        let prompts = all(&args.n_prompt).into_iter().map(|n_prompt| (n_prompt, 0));
+        let generated = all(&args.n_gen).into_iter().map(|n_gen| (0, n_gen));
+        let sizes = prompts.chain(generated).chain(args.n_prompt_gen.iter().copied()).filter(|size| *size != (0, 0));
+        out.extend(sizes.map(|(n_prompt, n_gen)| Test { n_prompt, n_gen, n_depth }));
     }
     out
 }
@@ -172,6 +241,9 @@ fn tests(args: &Args) -> Vec<Test> {
 /// Tests of a model that answers sources, each of which stands in one step, and the positions they take: an answer has a source of
 /// one token at least, and a source nothing before it.
 fn of_sources(mut tests: Vec<Test>, engine: &mut EngineArgs) -> Result<(u32, Vec<Test>)> {
+    if tests.iter().any(|t| t.n_prompt > 0 && t.n_gen > 0) {
+        return Err(Error::Usage("-pg: expected -p and -n, as a source and its answer are timed apart".into()));
+    }
     if tests.iter().any(|t| t.n_prompt > 0 && t.n_depth > 0) {
         return Err(Error::Usage(
             "-d: expected -p 0 beside it, as nothing stands before the source of an answer".into(),
@@ -181,7 +253,7 @@ fn of_sources(mut tests: Vec<Test>, engine: &mut EngineArgs) -> Result<(u32, Vec
         test.n_depth = if test.n_gen > 0 { test.n_depth.max(1) } else { 0 };
         engine.take_rows(test.n_depth.max(test.n_prompt));
     }
-    let n_ctx = tests.iter().map(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen))).max().unwrap_or(1);
+    let n_ctx = tests.iter().map(Test::positions).max().unwrap_or(1);
     Ok((n_ctx, tests))
 }
 
@@ -229,10 +301,10 @@ fn once(
         }
     }
     *filled = test.n_depth;
-    if test.n_gen > 0 {
-        // A few tokens warm generation up.
-        let n = if repetition == 0 { test.n_gen.min(4) } else { test.n_gen };
-        return decode(runner, test.n_depth, n, bos, stop);
+    // A few tokens warm generation up.
+    let n_gen = if repetition == 0 { test.n_gen.min(4) } else { test.n_gen };
+    if test.n_prompt == 0 {
+        return decode(runner, test.n_depth, n_gen, bos, stop);
     }
     let ids = text(test.n_prompt);
     if runner.answers_from().is_some() {
@@ -245,7 +317,11 @@ fn once(
     let begun = Instant::now();
     let whole = run_chunks(runner, &rows, stop, &mut |_| Ok(()))?;
     let ns = begun.elapsed().as_nanos() as u64;
-    Ok(whole.then_some(ns))
+    if !whole || n_gen == 0 {
+        return Ok(whole.then_some(ns));
+    }
+    let generated = decode(runner, test.n_depth + test.n_prompt, n_gen, bos, stop)?;
+    Ok(generated.map(|more| ns + more))
 }
 
 /// Generates `n` tokens from position `start` on with two steps in flight.

@@ -12,7 +12,8 @@ mod media;
 mod opening;
 mod screen;
 mod settings;
-mod waiting;
+pub mod waiting;
+mod word_wrap;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -31,7 +32,7 @@ use pumex_text::chat::{Json, RenderedPrompt};
 use pumex_text::Tokenizer;
 use serde_json::json;
 
-use super::{output, sampler_values, sampling, CommandEnd};
+use super::{output, sampler_values, sampling, signals, CommandEnd};
 pub use args::ChatArgs;
 use calls::Within;
 use commands::Command;
@@ -165,7 +166,9 @@ impl Chat<'_> {
     fn run(&mut self, first: Option<String>) -> Result<CommandEnd> {
         let args = self.given.args;
         let single = args.single_turn;
-        if std::io::stdin().is_terminal() && !single {
+        let by_hand = std::io::stdin().is_terminal() && !single;
+        if by_hand {
+            signals::is_conversation();
             let device = self.speaker.runner().device();
             self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
         }
@@ -223,7 +226,8 @@ impl Chat<'_> {
                 None if typed.trim().is_empty() => Then::Next,
                 None => {
                     self.message(&typed)?;
-                    if single && self.talk.open_call().is_none() {
+                    let stopped = !by_hand && self.given.stop.load(Ordering::Relaxed);
+                    if stopped || (single && self.talk.open_call().is_none()) {
                         return Ok(self.command_end());
                     }
                     Then::Next
@@ -236,11 +240,9 @@ impl Chat<'_> {
     }
 
     fn command_end(&self) -> CommandEnd {
-        let stopped = self.given.stop.load(Ordering::Relaxed);
-        if stopped {
-            CommandEnd::Interrupted
-        } else {
-            CommandEnd::Done
+        match self.given.stop.load(Ordering::Relaxed) {
+            true => CommandEnd::Interrupted,
+            false => CommandEnd::Done,
         }
     }
 

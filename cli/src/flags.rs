@@ -45,13 +45,7 @@ pub fn main(args: &Args) -> Result<CommandEnd> {
 fn flag(command: &str, arg: &clap::Arg) -> Value {
     let long = arg.get_long().unwrap_or_default();
     let dashed = format!("--{long}");
-    let own = match command {
-        "bench" => argv::BENCH,
-        "profile" | "explain" => argv::PROFILE,
-        "embed" => argv::EMBED,
-        "serve" => argv::SERVE,
-        _ => &[],
-    };
+    let own = argv::own(command);
     // Of a name that a command has for something else, only that counts.
     let taken = |name: &str| own.iter().any(|(names, other, _)| *other != dashed && names.contains(&name));
     let rows = own.iter().chain(argv::COMMON).filter(|(_, other, _)| *other == dashed);

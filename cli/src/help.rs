@@ -1,6 +1,7 @@
 //! What the program says of itself: `pumex` alone, `-h` with the flags that people use, `--help` under headings, examples.
 
 use clap::{Arg, Command};
+use pumex_gguf::spelling::nearest;
 
 /// What `pumex` says alone on a terminal.
 pub const START: &str = "\
@@ -14,8 +15,13 @@ pumex doctor says what this machine can run, pumex --help lists all commands.
 ";
 
 /// What exit codes mean.
-pub const CODES: &[(&str, &str)] =
-    &[("0", "Done."), ("1", "It failed; stderr says why."), ("2", "Bad usage."), ("130", "Stopped by Ctrl-C.")];
+pub const CODES: &[(&str, &str)] = &[
+    ("0", "Done."),
+    ("1", "It failed; stderr says why."),
+    ("2", "Bad usage."),
+    ("130", "Stopped by Ctrl-C."),
+    ("141", "Whoever read stdout has gone."),
+];
 
 /// Flags that `-h` shows, of every command that has them.
 const USED: &[&str] = &[
@@ -346,30 +352,6 @@ fn is_positional(arg: &Arg) -> bool {
     arg.get_long().is_none() && arg.get_short().is_none()
 }
 
-/// The name of those that is meant by one with a slip in it: without regard to case, `_`, `-` and `.`, or one letter off.
-pub fn nearest<'a>(found: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |text: &str| -> Vec<char> {
-        text.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
-    };
-    let found = plain(found);
-    let nearest = names.into_iter().map(|name| (distance(&found, &plain(name)), name)).min_by_key(|(n, _)| *n);
-    nearest.filter(|(n, _)| !found.is_empty() && *n <= found.len() / 4).map(|(_, name)| name)
-}
-
-/// How many letters are to be added, taken away or changed.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let changed = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 /// Words for a name that is none of a list, with the one that is meant, if it is near.
 pub fn expected_one_of(found: &str, names: &[&str]) -> String {
     let listed = format!("expected one of {}", names.join(", "));
@@ -384,13 +366,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_told_from_another_word() {
+    fn what_is_meant_comes_first() {
         let names = ["Q4_K_M", "Q4_K_S", "Q8_0", "IQ3_S"];
-        for (found, meant) in [("Q4KM", Some("Q4_K_M")), ("q8-0", Some("Q8_0")), ("iq3s", Some("IQ3_S"))] {
-            assert_eq!(nearest(found, names), meant, "{found}");
-        }
-        assert_eq!(nearest("lama-8b", ["llama-8b", "qwen3-8b"]), Some("llama-8b"));
-        assert_eq!((nearest("", names), nearest("float", names)), (None, None));
         assert!(expected_one_of("Q4KM", &names).starts_with("did you mean Q4_K_M? expected one of Q4_K_M, "));
     }
 }

@@ -36,11 +36,13 @@ mod ollama_sidecar;
 mod options;
 mod output;
 mod perplexity;
+mod preparing;
 mod profile;
 mod prompt_cache;
 mod prompt_source;
 mod prompted_model;
 mod quantize;
+mod refused_flags;
 mod run;
 mod sampler_values;
 mod sampling;
@@ -53,13 +55,15 @@ mod tokenize;
 mod tune;
 mod variables;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use pumex_gguf::Result;
+use pumex_gguf::Error;
 use tracing_subscriber::EnvFilter;
 
 /// Run llama.cpp-format (GGUF) models on any Vulkan GPU.
@@ -158,21 +162,15 @@ pub fn main() -> ExitCode {
     if args.is_empty() && std::io::stdin().is_terminal() {
         return match output::text(help::START) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => ExitCode::from(error.exit_code()),
+            Err(error) => ExitCode::from(report_error(&error)),
         };
     }
     let mut described = help::arrange_help(Cli::command());
     let set = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     variables::add(&mut args, &mut notes, &mut described, &set.collect::<Vec<_>>());
-    let given = described.try_get_matches_from_mut(std::iter::once(program).chain(args));
-    let parsed = given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given)));
-    let (cli, given) = match parsed {
+    let (cli, given) = match parse(&mut described, program, &args) {
         Ok(parsed) => parsed,
-        Err(error) => {
-            // A closed stream leaves nowhere to say it; the code still tells.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return ExitCode::from(report_usage(&error, args.first())),
     };
     for warning in warnings {
         output::say(format_args!("warning: {warning}\n"));
@@ -187,11 +185,59 @@ pub fn main() -> ExitCode {
     match taken.and(stop).and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
         Ok(CommandEnd::Done) => ExitCode::SUCCESS,
         Ok(CommandEnd::Interrupted) => ExitCode::from(signals::STOPPED as u8),
-        Err(error) => {
-            output::say(format_args!("error: {error}\n"));
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => ExitCode::from(report_error(&error)),
     }
+}
+
+/// The command of a command line; of several, where `bench` has lists of what a model is loaded with.
+fn parse(
+    described: &mut clap::Command,
+    program: OsString,
+    args: &[OsString],
+) -> Result<(Cli, clap::ArgMatches), clap::Error> {
+    let mut one = |line: &[OsString]| {
+        let given = described.try_get_matches_from_mut(std::iter::once(&program).chain(line))?;
+        Ok::<_, clap::Error>((Cli::from_arg_matches(&given)?, given))
+    };
+    if args.first().is_none_or(|command| command != "bench") {
+        return one(args);
+    }
+    let (lines, listed) = bench::lists::expand(args);
+    let mut all = lines.iter().map(|line| one(line)).collect::<Result<Vec<_>, _>>()?;
+    let (mut cli, given) = all.remove(0);
+    if let Command::Bench(first) = &mut cli.command {
+        let further = all.into_iter().filter_map(|(cli, _)| match cli.command {
+            Command::Bench(args) => Some(args),
+            _ => None,
+        });
+        (first.further, first.listed) = (further.collect(), listed);
+    }
+    Ok((cli, given))
+}
+
+/// Says what is wrong with a command line, or prints help that it asks for; gives the exit code.
+fn report_usage(error: &clap::Error, command: Option<&OsString>) -> u8 {
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(name)) if error.kind() == ErrorKind::UnknownArgument => Some(name.as_str()),
+        _ => None,
+    };
+    let command = command.map(|command| command.to_string_lossy()).unwrap_or_default();
+    let refused = unknown.and_then(|name| Some((name, refused_flags::find(&command, name)?)));
+    match refused {
+        Some((name, why)) => output::say(format_args!("error: {name} is not taken by {command}: {why}\n")),
+        // A closed stream leaves nowhere to say it; the code still tells.
+        None => drop(error.print()),
+    }
+    u8::try_from(error.exit_code()).unwrap_or(2)
+}
+
+/// Says what went wrong; gives the exit code.
+fn report_error(error: &Error) -> u8 {
+    if output::is_closed_pipe(error) {
+        return output::CLOSED_PIPE;
+    }
+    output::say(format_args!("error: {error}\n"));
+    error.exit_code()
 }
 
 /// Whether a variable of the environment says something to this program.
@@ -205,7 +251,7 @@ fn idle(given: &clap::ArgMatches) -> Vec<String> {
     given.subcommand().map_or_else(Vec::new, |(command, given)| no_op_flags::describe_flags(command, given))
 }
 
-fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<CommandEnd> {
+fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<CommandEnd, Error> {
     match command {
         Command::Run(args) => run::main(*args, stop),
         #[cfg(feature = "serve")]
@@ -253,5 +299,10 @@ fn start_log(verbose: u8) {
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).with_ansi(colour).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .log_internal_errors(false)
+        .init();
 }

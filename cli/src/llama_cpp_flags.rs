@@ -18,7 +18,7 @@ pub enum FlagValue {
 pub type IgnoredFlag = (&'static [&'static str], FlagValue, &'static str);
 
 /// Commands in which they are passed over.
-pub const COMMANDS: &[&str] = &["run", "serve", "bench", "perplexity", "embed"];
+pub const COMMANDS: &[&str] = &["run", "serve", "bench", "perplexity", "imatrix", "embed"];
 
 const CACHE: &str = "what is kept of prompts is bounded by --kept and by the context";
 const ONE_DEVICE: &str = "a model runs on one GPU and the CPU";
@@ -125,14 +125,59 @@ pub const PASSED: &[IgnoredFlag] = &[
         "see --cpu-mask",
     ),
     (&["--cpu-strict-batch", "--poll-batch", "--prio-batch"], FlagValue::Value, "threads of all steps are the same"),
+    (&["--spec-draft-cpu-range-batch", "-Crbd", "--cpu-range-batch-draft"], FlagValue::Value, DRAFT_CPU),
+    (&["-mmdev", "--mmproj-device"], FlagValue::Value, "a projector runs on its model's device"),
+    (&["--rpc"], FlagValue::Value, "a model runs on the devices of one machine"),
+    (&["--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"], FlagValue::Value, FETCHED),
+    (&["--moe-cache-mib"], FlagValue::Value, "experts on the CPU are computed there"),
+    (&["--sse-ping-interval"], FlagValue::Value, "streams are kept open without pings"),
+    (&["--show-timings", "--no-show-timings"], FlagValue::None, TIMES),
+    (&["-ptc", "--print-token-count"], FlagValue::Value, TIMES),
+    (&["--verbose-prompt"], FlagValue::None, "tokenize shows the ids of a text"),
+    (
+        &["-ofreq", "--output-frequency", "--save-frequency"],
+        FlagValue::Value,
+        "a matrix is written once, when it is whole",
+    ),
+    (&["--ppl", "--no-ppl"], FlagValue::None, "perplexity measures it"),
 ];
 
-/// Flags of `serve` that are taken and have no effect; other commands have flags of these names.
-pub const SERVE: &[IgnoredFlag] = &[(&["-ctxcp", "--ctx-checkpoints"], FlagValue::Value, CACHE)];
+const FETCHED: &str = "pull fetches a draft, whose file --model-draft of serve names";
+const TIMES: &str = "times and counts are told behind each answer";
+
+/// Flags of single commands that are taken and have no effect there; other commands have flags of these names.
+pub const OWN: &[(&str, IgnoredFlag)] = &[
+    ("serve", (&["-ctxcp", "--ctx-checkpoints"], FlagValue::Value, CACHE)),
+    ("serve", (&["-co", "--color"], FlagValue::Switch, LOG)),
+    ("run", (&["--reasoning-format"], FlagValue::Value, "reasoning is shown apart, or not at all (--reasoning hide)")),
+    ("run", (&["--model-draft", "-md", "--spec-draft-model", "--spec-type"], FlagValue::Value, NO_DRAFT)),
+    ("run", (&["--spec-draft-n-max", "--spec-draft-n-min", "--draft", "--draft-n"], FlagValue::Value, NO_DRAFT)),
+    ("run", (&["--draft-max", "--draft-min", "--draft-n-min", "--gpu-layers-draft"], FlagValue::Value, NO_DRAFT)),
+    ("run", (&["-ngld", "--spec-draft-ngl", "--n-gpu-layers-draft"], FlagValue::Value, NO_DRAFT)),
+    ("run", (&["--spec-default", "--mtp", "--dflash", "--eagle3"], FlagValue::None, NO_DRAFT)),
+    ("bench", (&["-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified"], FlagValue::None, ONE_SEQUENCE)),
+    ("perplexity", (&["-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified"], FlagValue::None, ONE_SEQUENCE)),
+    ("perplexity", (&["--context-shift", "--no-context-shift"], FlagValue::None, CHUNKS)),
+    ("imatrix", (&["--context-shift", "--no-context-shift"], FlagValue::None, CHUNKS)),
+    ("bench", (&["--mmproj-offload", "--no-mmproj-offload"], FlagValue::None, PROJECTOR)),
+    ("perplexity", (&["--mmproj-offload", "--no-mmproj-offload"], FlagValue::None, PROJECTOR)),
+    ("imatrix", (&["--mmproj-offload", "--no-mmproj-offload"], FlagValue::None, PROJECTOR)),
+];
+
+const NO_DRAFT: &str = "run decodes without a draft, which would give the same ids; serve takes one";
+const ONE_SEQUENCE: &str = "there is one sequence";
+const CHUNKS: &str = "chunks fit into the context";
+const PROJECTOR: &str = "a projector runs on its model's device";
 
 /// What follows a flag that a command passes over, and why it does.
 pub fn find(command: &str, name: &str) -> Option<(FlagValue, &'static str)> {
-    let own = if command == "serve" { SERVE } else { &[] };
-    let all = own.iter().chain(PASSED).filter(|_| COMMANDS.contains(&command));
-    all.into_iter().find(|(names, ..)| names.contains(&name)).map(|(_, slot, why)| (*slot, *why))
+    let mut passed = PASSED.iter().filter(|_| COMMANDS.contains(&command));
+    let found = || passed.find(|(names, ..)| names.contains(&name)).map(|(_, slot, why)| (*slot, *why));
+    find_own(command, name).or_else(found)
+}
+
+/// The same of flags that only single commands pass over: they go before those that commands share.
+pub fn find_own(command: &str, name: &str) -> Option<(FlagValue, &'static str)> {
+    let mut own = OWN.iter().filter(|(of, _)| *of == command).map(|(_, flag)| flag);
+    own.find(|(names, ..)| names.contains(&name)).map(|(_, slot, why)| (*slot, *why))
 }

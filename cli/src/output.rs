@@ -1,6 +1,6 @@
 //! Writing results to stdout: lines, JSON, and tables of padded columns.
 //!
-//! A closed pipe comes back as an error instead of a panic.
+//! A closed pipe comes back as an error instead of a panic, and ends the process without a word ([`is_closed_pipe`]).
 
 use std::io::Write;
 
@@ -13,6 +13,16 @@ use pumex_gguf::{Error, Result};
 pub fn text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Error::io("stdout".as_ref(), e))
+}
+
+/// Exit code of a process whose reader has gone: as if SIGPIPE had ended it, which is how other tools end.
+pub const CLOSED_PIPE: u8 = 141;
+
+/// Whether nobody reads any more what was to be written: nothing failed, and nobody is there to be told.
+pub fn is_closed_pipe(error: &Error) -> bool {
+    let Error::Io { path, source } = error else { return false };
+    let is_stream = path.as_os_str() == "stdout" || path.starts_with("/dev");
+    is_stream && source.kind() == std::io::ErrorKind::BrokenPipe
 }
 
 /// Writes a message to stderr; if nobody listens, nothing is lost.

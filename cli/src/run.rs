@@ -4,7 +4,7 @@
 //! Without a prompt and with a terminal on stdin, lines are read and continue one sequence. With `--json` one object
 //! with the text and the statistics replaces the streamed text. [`chat`] takes over where it is a conversation.
 
-use std::io::BufRead;
+use std::io::{BufRead, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
@@ -18,13 +18,14 @@ use pumex_step::{Media, Runner};
 use pumex_text::{Stops, Stream, Tokenizer};
 use serde_json::{json, Value};
 
+use super::chat::waiting::Waiting;
 use super::diffusion::{self, DiffusionArgs};
 use super::media::ModelProjector;
 use super::prompt_cache::{self, CacheArgs, CachedPrompt, PromptCache};
 use super::prompt_source::unescape;
 use super::prompted_model::PromptedModelArgs;
 use super::sampling::SamplingArgs;
-use super::{chat, output, session, CommandEnd};
+use super::{chat, output, session, signals, CommandEnd};
 
 /// Options of `run`; defaults are llama.cpp's.
 #[derive(clap::Args)]
@@ -139,6 +140,8 @@ struct Session<'a> {
     held: usize,
     /// Media that ids stand for.
     media: Media,
+    /// A line that is shown until the reply begins, and what is written first then.
+    waiting: Option<(Waiting, String)>,
 }
 
 /// Continues the prompt, or what is typed.
@@ -246,6 +249,7 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
         ids: Vec::new(),
         held: 0,
         media: Media::new(),
+        waiting: None,
     };
     match (prompt, first) {
         (Some(text), Some(feed)) => {
@@ -303,9 +307,13 @@ impl Session<'_> {
     }
 
     fn once(&mut self, prompt: &str, mut ids: Vec<u32>) -> Result<CommandEnd> {
-        if !self.args.json && !self.args.no_display_prompt && !self.answers() {
-            output::text(prompt)?;
+        let shown = if self.args.json || self.args.no_display_prompt || self.answers() { "" } else { prompt };
+        let [out, err] = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
+        if !(out && err) {
+            output::text(shown)?;
         }
+        // On one terminal the line would stand over the prompt's last one.
+        self.waiting = err.then(|| (Waiting::new(), if out { shown.to_string() } else { String::new() }));
         if self.answers() {
             ids.extend(self.tokenizer.closing());
         }
@@ -351,6 +359,10 @@ impl Session<'_> {
     /// Reads lines and lets the model continue the one growing sequence, or answer each of them.
     fn interactive(&mut self) -> Result<CommandEnd> {
         output::say(format_args!("type text to continue; Ctrl-C stops a reply, /exit or Ctrl-D ends\n"));
+        let typed = std::io::stdin().is_terminal();
+        if typed {
+            signals::is_conversation();
+        }
         let mut line = String::new();
         loop {
             // While nothing is under way, Ctrl-C ends the program, as a second one does at any time.
@@ -382,9 +394,12 @@ impl Session<'_> {
                 self.ids.pop(); // the text goes on as if it had not ended
                 self.held = self.runner.forget(0, self.ids.len() as u32).min(self.ids.len());
             }
-            self.stop.store(false, Ordering::Relaxed);
+            let stopped = self.stop.swap(false, Ordering::Relaxed);
             output::text("\n")?;
             self.summary(&stats);
+            if stopped && !typed {
+                return Ok(CommandEnd::Interrupted);
+            }
             if self.answers() {
                 self.runner.forget(0, 0);
                 (self.held, self.ids) = (0, Vec::new());
@@ -404,10 +419,15 @@ impl Session<'_> {
         let mut failed = None;
         // A reverse prompt stops the loop through Ctrl-C's flag, which is lowered again below.
         let mut halted = false;
+        let mut waiting = self.waiting.take();
         let (begun, mut first) = (self.begun, self.ids.is_empty());
         let mut on_token = |id: u32| {
             if std::mem::take(&mut first) {
                 tracing::info!("load: first token, {:.0} ms after the start", begun.elapsed().as_secs_f64() * 1e3);
+            }
+            if let Some((line, first)) = waiting.take() {
+                drop(line);
+                failed = output::text(&first).err();
             }
             let passed = stops.push(&pieces.push(id));
             let mut piece = passed.text;
@@ -440,6 +460,10 @@ impl Session<'_> {
         all.truncate(self.held);
         let chain = (&mut self.sampler, constraint);
         let stats = generate_on(runner, &request, (all, keep), chain, &mut on_token, &mut shifted)?;
+        if let Some((line, first)) = waiting {
+            drop(line);
+            output::text(&first)?;
+        }
         self.grammar_ms = constrained.map_or(0.0, |c| c.ms());
         self.held = stats.held.min(self.ids.len());
         if halted {

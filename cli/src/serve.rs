@@ -350,10 +350,10 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<CommandEnd
         if let Err(error) = &served {
             tracing::error!("{error}");
         }
-        signal_hook::low_level::exit(i32::from(served.is_err()));
+        signal_hook::low_level::exit(served.map_or(1, |()| signals::code_served()));
     }
     served?;
-    Ok(CommandEnd::Done)
+    Ok(if signals::code_served() == 0 { CommandEnd::Done } else { CommandEnd::Interrupted })
 }
 
 /// Says what is served.

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pumex_engine as engine;
 use pumex_engine::cpu::Fast;
 use pumex_engine::VulkanRunner;
@@ -15,6 +15,7 @@ use pumex_step::Runner;
 use pumex_vk::Device;
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
+use super::preparing::KernelBar;
 use super::{fetch, ollama_sidecar, output, signals, tune};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
@@ -77,15 +78,8 @@ pub fn load<'a>(
     n_ctx: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<Box<dyn Runner + 'a>> {
-    let begun = Instant::now();
     use_threads(args);
-    let options = args.options(n_ctx);
-    if let Some(device) = if args.auto { engine::device(&options)? } else { None } {
-        tune_device(gguf, device, args, stop)?;
-    }
-    let runner = loading(stop, |progress| engine::load(gguf, &options, progress))?;
-    report_load(&*runner, begun);
-    Ok(runner)
+    load_on(gguf, device(args)?, args, n_ctx, stop)
 }
 
 /// The device that `args` means, opened; none for the CPU.
@@ -93,6 +87,8 @@ pub fn load<'a>(
 /// # Errors
 /// No such device, or one that cannot run models.
 pub fn device(args: &EngineArgs) -> Result<Option<Device>> {
+    // A new device shows first that it computes as it should, by kernels that are compiled for it.
+    let _bar = KernelBar::new(&MultiProgress::new());
     engine::device(&args.options(None))
 }
 
@@ -181,14 +177,16 @@ pub fn use_threads(args: &EngineArgs) {
     if let Ok(threads @ 1..) = usize::try_from(args.threads) {
         // Fails only when something used the pool before: slower or faster, but no reason to stop.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
-            tracing::warn!("--threads {threads} has no effect: {error}");
+            tracing::debug!("--threads {threads}: files are read by other threads: {error}");
         }
     }
 }
 
 /// What `load` gives, with a bar.
 fn loading<T>(stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
-    let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
+    let bars = MultiProgress::new();
+    let bar = bar_among(&bars, "loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
+    let kernels = KernelBar::new(&bars);
     let end = || {
         bar.finish_and_clear();
         signals::code()
@@ -199,13 +197,23 @@ fn loading<T>(stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Resu
             bar.set_position(done);
         })
     });
+    drop(kernels);
     bar.finish_and_clear();
     loaded
 }
 
 /// A progress bar on stderr; it stays hidden when that is no terminal.
 pub fn bar(message: &'static str, template: &str) -> ProgressBar {
-    let bar = ProgressBar::new(0);
+    style(ProgressBar::new(0), message, template)
+}
+
+/// A progress bar below others, which is not there before it has something to say.
+pub fn bar_among(bars: &MultiProgress, message: &'static str, template: &str) -> ProgressBar {
+    let hidden = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+    bars.add(style(hidden, message, template))
+}
+
+fn style(bar: ProgressBar, message: &'static str, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }

@@ -96,6 +96,40 @@ pub const VARIABLES: &[(&str, Means)] = &[
     ("SPEC_DRAFT_CACHE_TYPE_V", Value("--cache-type-v-draft")),
     ("SPEC_DRAFT_CPU_MOE", Switch("--cpu-moe-draft", None)),
     ("SPEC_DRAFT_N_CPU_MOE", Value("--n-cpu-moe-draft")),
+    ("SPEC_DRAFT_HF_REPO", Value("--hf-repo-draft")),
+    ("SPEC_DRAFT_BACKEND_SAMPLING", Switch("--spec-draft-backend-sampling", Some("--no-spec-draft-backend-sampling"))),
+    ("RPC", Value("--rpc")),
+    ("MOE_CACHE_MIB", Value("--moe-cache-mib")),
+    ("SSE_PING_INTERVAL", Value("--sse-ping-interval")),
+    ("SLOT_SAVE_PATH", Value("--slot-save-path")),
+];
+
+/// Variables of flags that are refused, and the flags: a variable may be meant for another program, so a line says so.
+const REFUSED: &[(&str, &str)] = &[
+    ("DOCKER_REPO", "--docker-repo"),
+    ("LOG_JSONL", "--log-jsonl"),
+    ("KV_UNIFIED_PER_SLOT", "--kv-unified-per-slot"),
+    ("VIDEO_FPS", "--video-fps"),
+    ("VIDEO_TIMESTAMP_INTERVAL", "--video-timestamp-interval"),
+    ("VIDEO_FFMPEG_DIR", "--video-ffmpeg-dir"),
+    ("STATIC_PATH", "--path"),
+    ("CORS_METHODS", "--cors-methods"),
+    ("CORS_HEADERS", "--cors-headers"),
+    ("CORS_CREDENTIALS", "--cors-credentials"),
+    ("UI_CONFIG", "--ui-config"),
+    ("UI_CONFIG_FILE", "--ui-config-file"),
+    ("UI_MCP_PROXY", "--ui-mcp-proxy"),
+    ("TOOLS", "--tools"),
+    ("TOOLS_RUNTIME", "--tools-runtime"),
+    ("MCP_SERVERS_CONFIG", "--mcp-servers-config"),
+    ("MCP_SERVERS_JSON", "--mcp-servers-json"),
+    ("AGENT", "--agent"),
+    ("THINK_BUDGET_MESSAGE", "--reasoning-budget-message"),
+    ("REASONING_PRESERVE", "--reasoning-preserve"),
+    ("SKIP_CHAT_PARSING", "--skip-chat-parsing"),
+    ("SPEC_SYNTH_LEN", "--spec-synth-len"),
+    ("SPEC_SYNTH_RATES", "--spec-synth-rates"),
+    ("SPEC_DRAFT_SAMPLING", "--spec-draft-sampling"),
 ];
 
 /// Variables of the environment that [`super::fetch`] reads.
@@ -163,7 +197,13 @@ pub fn add(args: &mut Vec<OsString>, notes: &mut Vec<String>, cli: &mut clap::Co
         listed || FETCHED.contains(&variable) || of_clap.iter().any(|known| known.strip_prefix(START) == Some(variable))
     };
     let unread = set.iter().filter(|(variable, _)| !is_read(variable));
-    notes.extend(unread.map(|(variable, _)| format!("{START}{variable} is not read: no flag here has this variable")));
+    let why = |variable: &str| {
+        let (_, flag) = REFUSED.iter().find(|(known, _)| *known == variable)?;
+        super::refused_flags::find(&name, flag).or_else(|| super::refused_flags::find("serve", flag))
+    };
+    notes.extend(unread.map(|(variable, _)| {
+        format!("{START}{variable} is not read: {}", why(variable).unwrap_or("no flag here has this variable"))
+    }));
 }
 
 /// The flag that a variable stands for, if it is set. `NO_` before a switch's name means no, whatever its value.
@@ -245,11 +285,23 @@ mod tests {
     fn variables_without_effect_and_unknown_ones_are_told() {
         let (args, notes) = add_variables(
             &["serve"],
-            &[("SWA_FULL", "1"), ("RPC", "x"), ("PORT", "1"), ("HF_REPO", "a/b"), ("TOP_K", "")],
+            &[("SWA_FULL", "1"), ("NONSENSE", "x"), ("PORT", "1"), ("HF_REPO", "a/b"), ("TOP_K", ""), ("AGENT", "1")],
         );
         assert_eq!(args, ["serve", "--top-k="]);
-        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert_eq!(notes.len(), 3, "{notes:?}");
         assert!(notes[0].starts_with("LLAMA_ARG_SWA_FULL has no effect here: "), "{notes:?}");
-        assert!(notes[1].starts_with("LLAMA_ARG_RPC is not read"), "{notes:?}");
+        assert_eq!(notes[1], "LLAMA_ARG_NONSENSE is not read: no flag here has this variable");
+        assert!(notes[2].starts_with("LLAMA_ARG_AGENT is not read: functions are run"), "{notes:?}");
+    }
+
+    #[test]
+    fn every_variable_of_llama_cpp_s_server_is_read_or_said_not_to_be_with_a_reason() {
+        let options = include_str!("../golden/llama_cpp_options.txt");
+        let names = options.lines().find_map(|line| line.strip_prefix("LLAMA_ARG: ")).unwrap();
+        assert!(names.split(' ').count() > 140);
+        for name in names.split(' ') {
+            let (_, notes) = add_variables(&["serve"], &[(name, "1")]);
+            assert!(!notes.iter().any(|note| note.ends_with("no flag here has this variable")), "{notes:?}");
+        }
     }
 }

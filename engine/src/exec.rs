@@ -81,22 +81,22 @@ pub fn record(
     let recorder = || if timed { device.recorder_with_stamps(stamps) } else { device.recorder_untimed() };
     let (mut rec, mut forward) = (recorder()?, None);
     let mut stamped: Vec<StampedOp> = Vec::new();
-    let mut queue = lowered.dispatches.iter().zip(&lowered.barriers).peekable();
-    while let Some((dispatch, barrier)) = queue.next() {
+    let pipelines = kernels.get_all(&lowered.dispatches)?;
+    let mut queue = lowered.dispatches.iter().zip(&pipelines).zip(&lowered.barriers).peekable();
+    while let Some(((dispatch, pipeline), barrier)) = queue.next() {
         let chooses = matches!(lowered.plan.ops[dispatch.op], Op::Sample { .. });
         if shape.later && chooses && forward.is_none() {
             forward = Some(std::mem::replace(&mut rec, recorder()?));
         } else if *barrier {
             rec.barrier();
         }
-        let pipeline = kernels.get(dispatch.kernel, dispatch.format, &dispatch.constants)?;
-        rec.dispatch(&pipeline, &dispatch.push.bytes(), dispatch.grid);
+        rec.dispatch(pipeline, &dispatch.push.bytes(), dispatch.grid);
         let op = dispatch.op;
         match stamped.last_mut() {
             Some(last) if last.op == op => last.dispatches += 1,
             _ => stamped.push(StampedOp { op, dispatches: 1 }),
         }
-        if shape.stamps && queue.peek().is_none_or(|(next, _)| next.op != op) {
+        if shape.stamps && queue.peek().is_none_or(|((next, _), _)| next.op != op) {
             rec.stamp();
         }
     }

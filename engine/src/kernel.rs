@@ -1,8 +1,9 @@
 //! Choices made concrete: a kernel, its weight format and its constants → a pipeline, each built once.
 
 use pumex_gguf::{Error, Result};
+use pumex_lower::dispatch::Dispatch;
 use pumex_shaders::kernels::Needs;
-use pumex_vk::{Caps, Device, Pipeline};
+use pumex_vk::{AnnouncedPipelines, Caps, Device, Pipeline};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -88,6 +89,30 @@ impl Kernels {
         built
     }
 
+    /// The pipelines of dispatches, in their order; those that are not built yet are announced first, for who waits.
+    ///
+    /// # Errors
+    /// As [`Kernels::get`].
+    pub fn get_all(&self, dispatches: &[Dispatch]) -> Result<Vec<Pipeline>> {
+        let key = |d: &Dispatch| self.key(d.kernel, d.format, &d.constants);
+        let keys = dispatches.iter().map(key).collect::<Result<Vec<_>>>()?;
+        let missing: HashSet<&KernelKey> = {
+            let built = self.lock_pipelines();
+            keys.iter().filter(|key| !built.contains_key(*key)).collect()
+        };
+        if !missing.is_empty() {
+            let (begun, announced) = (Instant::now(), AnnouncedPipelines::new(missing.len()));
+            let built = missing.into_iter().try_for_each(|key| {
+                let built = self.build(key.clone()).map(drop);
+                announced.count_ready();
+                built
+            });
+            self.waited_ns.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            built?;
+        }
+        keys.into_iter().map(|key| self.build(key)).collect()
+    }
+
     /// Time that who asked for single pipelines waited for those that were not built yet, microseconds.
     pub fn wait_us(&self) -> f64 {
         self.waited_ns.load(Ordering::Relaxed) as f64 / 1e3
@@ -152,10 +177,13 @@ impl Kernels {
     /// # Errors
     /// A module the driver refuses.
     pub fn build_all(&self, keys: HashSet<KernelKey>, threads: usize) -> Result<()> {
-        let (keys, next) = (Vec::from_iter(keys), AtomicUsize::new(0));
+        let missing = keys.into_iter().filter(|key| !self.lock_pipelines().contains_key(key));
+        let (keys, next) = (Vec::from_iter(missing), AtomicUsize::new(0));
+        let announced = AnnouncedPipelines::new(keys.len());
         let take = || -> Result<()> {
             while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
                 self.build(key.clone())?;
+                announced.count_ready();
             }
             Ok(())
         };

@@ -49,6 +49,7 @@ pub use weights::repack;
 use crate::cpu::{Fast, FastSettings, Rates, Reference, RunnerSizes, Threads};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
+use pumex_gguf::spelling::nearest;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_lower::policy;
 use pumex_lower::policy::ActivationQuant;
@@ -59,6 +60,9 @@ use pumex_step::Runner;
 use pumex_vk as vk;
 use pumex_vk::{Device, Select};
 use std::time::Instant;
+
+/// Words that command lines have for devices that are not named.
+const DEVICE_WORDS: [&str; 4] = ["auto", "cpu", "reference", "vulkan"];
 
 /// Where to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -327,12 +331,31 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     };
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
-    let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
+    let named = if let Select::Name(name) = &select { Some(name.clone()) } else { None };
+    let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })
+        .map_err(|error| match named {
+            Some(name) => suggest_device(error, &name),
+            None => error,
+        })?;
     let whole = options.mask_capabilities(opened.caps().clone()) == *opened.caps();
     let opened =
         tune::applied(selftest::passed(occupancy::measure_cores(apply_workarounds(&opened, options)?)?, whole)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
+}
+
+/// Names which device is meant, if the one that was asked for has a slip in it.
+fn suggest_device(error: Error, name: &str) -> Error {
+    let there = vk::list().unwrap_or_default();
+    let words = there.iter().flat_map(|caps| caps.name.split(|c: char| !c.is_alphanumeric()));
+    let words = words.filter(|word| word.len() > 3);
+    let names = DEVICE_WORDS.into_iter().chain(there.iter().map(|caps| caps.name.as_str())).chain(words);
+    match (&error, nearest(name, names)) {
+        (Error::Device(what), Some(meant)) if !meant.eq_ignore_ascii_case(name) => {
+            Error::Device(format!("{what}; did you mean {meant}?"))
+        }
+        _ => error,
+    }
 }
 
 impl Options {

@@ -7,6 +7,7 @@ pub mod error;
 pub mod file;
 pub mod imatrix;
 pub mod map;
+pub mod spelling;
 
 pub use error::{Error, Result};
 

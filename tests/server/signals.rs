@@ -121,3 +121,21 @@ async fn the_second_signal_does_not_wait_for_answers() {
     send("TERM", server.child());
     assert_eq!(end(server.child(), "the second signal").code(), Some(130));
 }
+
+#[tokio::test]
+async fn ctrl_c_does_not_wait_for_answers() {
+    if !cfg!(unix) {
+        return;
+    }
+    let mut server = Process::start(0, &["--context-shift", "-c", "256"]);
+    let mut stream = connect(server.address).await.unwrap();
+    let body = json!({"prompt": "And", "n_predict": -1, "stream": true, "ignore_eos": true});
+    stream.write_all(&request("/completion", &body)).await.unwrap();
+    let mut some = [0; 64];
+    assert!(stream.read(&mut some).await.unwrap() > 0);
+    let begun = Instant::now();
+    send("INT", server.child());
+    assert_eq!(end(server.child(), "Ctrl-C").code(), Some(130));
+    // It has 2 s; the rest is a busy machine's.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}

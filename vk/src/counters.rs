@@ -2,6 +2,50 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+static ANNOUNCED: AtomicU64 = AtomicU64::new(0);
+static READY: AtomicU64 = AtomicU64::new(0);
+
+/// How far the process is with pipelines that somebody waits for; both numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipelineProgress {
+    /// Pipelines that were announced.
+    pub announced: u64,
+    /// Those of them that are built, or were given up.
+    pub ready: u64,
+}
+
+/// What all devices of the process have to build now, and what of it is done.
+pub fn pipeline_progress() -> PipelineProgress {
+    // In this order there are never more ready than announced.
+    let ready = READY.load(Ordering::Acquire);
+    PipelineProgress { announced: ANNOUNCED.load(Ordering::Acquire), ready }
+}
+
+/// Pipelines that are about to be built; those that are not when it goes count as given up.
+#[derive(Debug)]
+pub struct AnnouncedPipelines(AtomicU64);
+
+impl AnnouncedPipelines {
+    /// Announces so many.
+    pub fn new(count: usize) -> AnnouncedPipelines {
+        ANNOUNCED.fetch_add(count as u64, Ordering::AcqRel);
+        AnnouncedPipelines(AtomicU64::new(count as u64))
+    }
+
+    /// One of them is there.
+    pub fn count_ready(&self) {
+        if self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).is_ok() {
+            READY.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for AnnouncedPipelines {
+    fn drop(&mut self) {
+        READY.fetch_add(*self.0.get_mut(), Ordering::AcqRel);
+    }
+}
+
 /// Running totals of one device; a difference of two snapshots is what happened between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
@@ -76,4 +120,23 @@ impl Totals {
 
 pub(super) fn add(total: &AtomicU64, by: u64) {
     total.fetch_add(by, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_announced_is_ready_in_the_end_and_never_before() {
+        let before = pipeline_progress();
+        let announced = AnnouncedPipelines::new(3);
+        (0..2).for_each(|_| announced.count_ready());
+        // Other tests may announce and build beside this one.
+        let now = pipeline_progress();
+        assert!(now.announced >= before.announced + 3 && now.ready >= before.ready + 2 && now.ready < now.announced);
+        (0..4).for_each(|_| announced.count_ready());
+        drop(announced);
+        assert!(pipeline_progress().ready >= before.ready + 3);
+        assert!(pipeline_progress().ready <= pipeline_progress().announced);
+    }
 }

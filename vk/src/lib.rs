@@ -32,7 +32,7 @@ pub use caps::{
     MatrixScope, MatrixShape, MemoryType, Tuned, TunedProduct, TunedShape,
 };
 pub use commands::{Recorder, Recording};
-pub use counters::Counters;
+pub use counters::{pipeline_progress, AnnouncedPipelines, Counters, PipelineProgress};
 pub use device::{list, Device, Options};
 pub use executable::Executable;
 pub use memory::{memory_of, Buffer, Class, LEAST_BYTES};

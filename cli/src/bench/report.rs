@@ -14,6 +14,7 @@ use super::super::options::Switch;
 use super::{Args, BenchResult, ResultFormat, Test};
 
 /// What all tests share.
+#[derive(Default)]
 pub struct About {
     fields: Vec<(&'static str, Value)>,
     model: String,
@@ -102,12 +103,19 @@ pub struct Printer {
     form: ResultFormat,
     about: About,
     printed: usize,
+    /// Columns that the table has whatever their values are.
+    listed: Vec<&'static str>,
 }
 
 impl Printer {
     /// Nothing is printed yet.
-    pub fn new(form: ResultFormat, about: About) -> Self {
-        Printer { form, about, printed: 0 }
+    pub fn new(form: ResultFormat, listed: Vec<&'static str>) -> Self {
+        Printer { form, about: About::default(), printed: 0, listed }
+    }
+
+    /// What the next tests share.
+    pub fn take(&mut self, about: About) {
+        self.about = about;
     }
 
     /// The text for one test, with what goes before the first.
@@ -184,7 +192,12 @@ impl Printer {
         for (name, usual, width) in
             [("n_batch", "2048", 7), ("n_ubatch", "512", 8), ("type_k", "f16", 6), ("type_v", "f16", 6)]
         {
-            if a.get(name) != usual {
+            if a.get(name) != usual || self.listed.contains(&name) {
+                columns.push((name, a.get(name), width, false));
+            }
+        }
+        for (name, width) in [("n_cpu_moe", 9), ("devices", 12)] {
+            if self.listed.contains(&name) {
                 columns.push((name, a.get(name), width, false));
             }
         }
@@ -221,7 +234,11 @@ fn pad(cell: &str, width: usize, left: bool) -> String {
 }
 
 fn name(test: Test) -> String {
-    let what = if test.n_gen > 0 { format!("tg{}", test.n_gen) } else { format!("pp{}", test.n_prompt) };
+    let what = match (test.n_prompt, test.n_gen) {
+        (n_prompt, 0) => format!("pp{n_prompt}"),
+        (0, n_gen) => format!("tg{n_gen}"),
+        (n_prompt, n_gen) => format!("pp{n_prompt}+tg{n_gen}"),
+    };
     if test.n_depth > 0 {
         format!("{what} @ d{}", test.n_depth)
     } else {

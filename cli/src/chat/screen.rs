@@ -10,6 +10,7 @@ use pumex_text::chat::reply::Event;
 
 use super::super::output;
 use super::waiting::Waiting;
+use super::word_wrap::WordWrap;
 
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
@@ -35,6 +36,13 @@ pub struct Screen {
     last: Last,
     line_ended: bool,
     waiting: Option<Waiting>,
+    /// How the lines of what is written now are broken.
+    wrap: WordWrap,
+}
+
+/// Columns of a terminal; 0 where they are not known.
+fn columns(terminal: &console::Term) -> usize {
+    terminal.size_checked().map_or(0, |(_, columns)| usize::from(columns))
 }
 
 /// Text without control characters but line ends and tabs.
@@ -60,6 +68,30 @@ impl Screen {
             last: Last::Nothing,
             line_ended: true,
             waiting: None,
+            wrap: WordWrap::default(),
+        }
+    }
+
+    /// What of a text is shown now where stdout, or stderr, is a terminal: lines are broken between words there.
+    fn wrap(&mut self, text: &str, (is_terminal, terminal): (bool, console::Term)) -> String {
+        match is_terminal {
+            true => self.wrap.push(&safe(text), columns(&terminal)),
+            false => text.into(),
+        }
+    }
+
+    /// Shows what was held back of the last word.
+    fn end_word(&mut self) -> Result<()> {
+        let mut wrap = std::mem::take(&mut self.wrap);
+        match self.last {
+            Last::Content => output::text(&wrap.flush(columns(&console::Term::stdout()))),
+            _ => {
+                let rest = wrap.flush(columns(&console::Term::stderr()));
+                if !rest.is_empty() {
+                    self.dim(&rest);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -97,6 +129,7 @@ impl Screen {
 
     fn begin(&mut self, what: Last) -> Result<()> {
         if self.last != what && self.last != Last::Nothing {
+            self.end_word()?;
             let gap = match (self.line_ended, self.last) {
                 (false, Last::Reasoning) => "\n\n",
                 (false, _) => "\n",
@@ -133,13 +166,16 @@ impl Screen {
         match event {
             Event::Content(text) => {
                 self.begin(Last::Content)?;
-                let shown = if self.terminals.0 { safe(text) } else { text.clone() };
+                let shown = self.wrap(text, (self.terminals.0, console::Term::stdout()));
                 output::text(&shown)?;
                 self.line_ended = text.ends_with('\n');
             }
             Event::Reasoning(text) if self.reasoning => {
                 self.begin(Last::Reasoning)?;
-                self.dim(&safe(text));
+                let shown = self.wrap(&safe(text), (self.terminals.1, console::Term::stderr()));
+                if !shown.is_empty() {
+                    self.dim(&shown);
+                }
                 self.line_ended = text.ends_with('\n');
             }
             Event::CallStart { name, .. } => {
@@ -163,6 +199,7 @@ impl Screen {
     /// stdout is closed.
     pub fn end(&mut self) -> Result<()> {
         self.waiting = None;
+        self.end_word()?;
         let (last, ended) = (self.last, self.line_ended);
         (self.last, self.line_ended) = (Last::Nothing, true);
         match last {

@@ -1,10 +1,13 @@
-//! A line that says that an answer is on its way, if it is not there soon: on a terminal alone, and gone before anything is written.
+//! A line that says that an answer is on its way, if it is not there soon, and what keeps it: on a terminal alone, and gone before
+//! anything is written.
 
 use std::io::Write;
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use super::super::preparing::Preparation;
 
 /// An answer that comes sooner has no line.
 const SOON: Duration = Duration::from_millis(500);
@@ -20,8 +23,9 @@ impl WaitingText {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
-    fn draw(&self, frame: char) {
-        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn draw(&self, frame: char, kernels: &mut Preparation) {
+        let said = || self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = kernels.line().unwrap_or_else(said);
         show(&format!("\r\x1b[K{frame} {text}"));
     }
 }
@@ -46,12 +50,13 @@ impl Waiting {
         let said = WaitingText(Arc::new(Mutex::new("reading the prompt".into())));
         let (over, is_over) = channel();
         let shown = said.clone();
+        let mut kernels = Preparation::new();
         let thread = std::thread::spawn(move || {
             if is_over.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
             for frame in FRAMES.iter().cycle() {
-                shown.draw(*frame);
+                shown.draw(*frame, &mut kernels);
                 if is_over.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }

@@ -13,6 +13,8 @@ pub(crate) enum Stage {
     Runs,
     /// It ends what runs.
     Drains,
+    /// What still runs is ended now.
+    Cuts,
     /// It is over.
     Over,
 }
@@ -34,9 +36,19 @@ impl Stopper {
     pub fn stop(&self) {
         self.0.send_modify(|stage| *stage = if *stage == Stage::Runs { Stage::Drains } else { Stage::Over });
     }
+
+    /// Cuts off what still runs, if it is not over.
+    fn cut(&self) {
+        self.0.send_modify(|stage| *stage = Stage::Cuts.max(*stage));
+    }
 }
 
-/// Each SIGTERM or SIGINT is a call of [`Stopper::stop`].
+/// How long requests go on after Ctrl-C: somebody waits for the end there.
+const LEAVE: Duration = Duration::from_millis(500);
+/// How long clients have to hear that their requests were ended, and after Ctrl-C.
+const FAREWELL: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(700)];
+
+/// Each SIGTERM or SIGINT is a call of [`Stopper::stop`]; after a SIGINT, requests have little time.
 pub(super) fn heed_signals(stopper: Stopper) -> std::io::Result<()> {
     #[cfg(unix)]
     {
@@ -44,8 +56,15 @@ pub(super) fn heed_signals(stopper: Stopper) -> std::io::Result<()> {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::spawn(async move {
             loop {
-                tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+                let typed = tokio::select! { _ = term.recv() => false, _ = int.recv() => true };
                 stopper.stop();
+                if typed {
+                    let stopper = stopper.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(LEAVE).await;
+                        stopper.cut();
+                    });
+                }
             }
         });
     }
@@ -102,8 +121,12 @@ pub(super) async fn until_over(app: &App, stopper: &Stopper) {
     tokio::select! {
         () = app.counts.until_idle() => {}
         () = tokio::time::sleep(app.settings.limits.drain) => tracing::warn!("requests that still run are ended"),
-        _ = stage.wait_for(|s| *s == Stage::Over) => return,
+        _ = stage.wait_for(|s| *s >= Stage::Cuts) => (),
     }
+    if *stage.borrow() == Stage::Over {
+        return;
+    }
+    let farewell = FAREWELL[usize::from(*stage.borrow() == Stage::Cuts)];
     let engine = app.engine.clone();
     let ended = tokio::task::spawn_blocking(move || engine.stop());
     // Errors reach the clients whose requests were ended, if these take them.
@@ -113,7 +136,7 @@ pub(super) async fn until_over(app: &App, stopper: &Stopper) {
     };
     tokio::select! {
         () = told => {}
-        () = tokio::time::sleep(Duration::from_secs(2)) => {}
+        () = tokio::time::sleep(farewell) => {}
         _ = stage.wait_for(|s| *s == Stage::Over) => {}
     }
 }
