@@ -313,7 +313,8 @@ fn parts_and_pictures_of_one_size_go_in_few_runs_of_the_encoder() {
             medium(&vision.join("images"), "d_checker_33x20.png"),
         );
         let ask = |i: usize| {
-            let (file, own) = if i % 2 == 0 { (a.clone(), alone[0].clone()) } else { (d.clone(), alone[1].clone()) };
+            let (file, own) =
+                if i.is_multiple_of(2) { (a.clone(), alone[0].clone()) } else { (d.clone(), alone[1].clone()) };
             scope.spawn(move || {
                 let error = nmse(&rows(projector, &[file]), &own);
                 assert!(error <= 1e-12, "NMSE {error:e}");

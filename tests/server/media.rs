@@ -64,7 +64,7 @@ fn requests_with_pictures_at_the_same_time_are_answered_as_alone() {
     let Some(vision) = vision() else { return };
     let model = load(seeing(&vision, 4));
     let alone = [true, false].map(|first| run(&load(seeing(&vision, 1)), asking(&vision, first, "ok")));
-    let together: Vec<_> = (0..8).map(|i| ask(&model, asking(&vision, i % 2 == 0, "ok"))).collect();
+    let together: Vec<_> = (0usize..8).map(|i| ask(&model, asking(&vision, i.is_multiple_of(2), "ok"))).collect();
     for (i, events) in together.into_iter().enumerate() {
         assert_eq!(all(events).answers[0].ids, alone[i % 2].answers[0].ids, "request {i}");
     }

@@ -82,7 +82,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("pumex dropped {}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let [picture, sound, other] = ["a 1.PNG", "b.wav", "c.txt"].map(|name| folder.join(name));
-        [&picture, &sound, &other].map(|path| std::fs::write(path, "x").unwrap());
+        for path in [&picture, &sound, &other] {
+            std::fs::write(path, "x").unwrap();
+        }
         let [p, s, o] = [&picture, &sound, &other].map(|path| path.display().to_string());
         let one = Some(vec![(picture.clone(), true)]);
         let url = format!("file://{}", p.replace(' ', "%20"));
