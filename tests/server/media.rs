@@ -18,7 +18,7 @@ fn seeing(vision: &Path, slots: usize) -> ModelSettings {
     let mut own = super::exact(slots);
     own.engine.max_rows = 128;
     let engine = own.engine.clone();
-    own.open = Arc::new(move |_: &[f32]| Gguf::open(&text));
+    own.open = Arc::new(move || Gguf::open(&text));
     let open: OpenProjector =
         Arc::new(move |_| Projector::open(&mmproj, FileAccess::default(), MediaOptions::default(), &engine).map(Some));
     own.projector = Some(open);
