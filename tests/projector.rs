@@ -195,3 +195,133 @@ fn commands_take_media_and_refuse_what_goes_with_none() {
     }
     std::fs::remove_file(out).unwrap();
 }
+
+#[test]
+fn files_are_told_with_their_encoders_and_memory() {
+    let Some(shared) = shared_folder() else { return };
+    let path = |name: &str| shared.join("golden/vision").join(name).to_string_lossy().into_owned();
+    let (mmproj, model, sounds) =
+        (path("mmproj/qwen2vl.gguf"), path("text/tiny-qwen2vl.gguf"), path("mmproj/qwen2a.gguf"));
+    let told = |args: &[&str]| {
+        let (well, text) = run_with_projector(args);
+        assert!(well, "{args:?}: {text}");
+        text
+    };
+    let alone = told(&["inspect", &mmproj]);
+    for words in
+        ["projector: qwen2vl_merger, takes pictures (Qwen2-VL)", "\n224 x 224        64      1\n", "rows of 64 columns"]
+    {
+        assert!(alone.contains(words), "{words}: {alone}");
+    }
+    assert!(told(&["inspect", &sounds]).contains("projector: qwen2a, takes sounds"));
+    assert!(told(&["inspect", "-m", &model, "--mmproj", &mmproj]).contains("its rows suit the model: 64 columns"));
+    let wide = path("text/tiny-llama128.gguf");
+    assert!(told(&["inspect", "-m", &wide, "--mmproj", &mmproj]).contains("do not suit the model, which takes 128"));
+    let json: Json = serde_json::from_str(&told(&["inspect", "-m", &model, "--mmproj", &mmproj, "--json"])).unwrap();
+    assert_eq!(json["mmproj"]["encoders"][0]["tokens"][0]["tokens"], 64);
+    assert_eq!(json["mmproj"]["model_row_width"], json["mmproj"]["encoders"][0]["row_width"]);
+
+    let explained = told(&["explain", "--mmproj", &mmproj, "--profile", "h200"]);
+    for words in ["= matmul v", "v.blk.0.attn_q.weight[", "gemm_tile.", "= attend v", "tower_attend", "dispatches,"] {
+        assert!(explained.contains(words), "{words}: {explained}");
+    }
+    let picture = path("images/d_checker_33x20.png");
+    let small = told(&["explain", "-mm", &mmproj, "--image", &picture, "--profile", "h200", "--json"]);
+    let small: Json = serde_json::from_str(&small).unwrap();
+    assert!(small["encoder"]["dispatches"].as_array().unwrap().len() > 10, "{small}");
+    let sound = path("images/s_sound_16k.pcm");
+    assert!(told(&["explain", "--mmproj", &sounds, "--audio", &sound, "--profile", "h200"]).contains("a.blk.0."));
+
+    let fit = |flags: &[&str]| -> Json {
+        let args = [&["explain", "--fit", "-m", &model, "--profile", "h200", "--json"][..], flags].concat();
+        serde_json::from_str(&told(&args)).unwrap()
+    };
+    let encoder = |fit: &Json| {
+        let shares = fit["fit"]["shares"].as_array().unwrap();
+        shares.iter().find(|s| s["what"] == "encoder of media, at most").unwrap()["bytes"].as_u64().unwrap()
+    };
+    let (without, with) = (fit(&[]), fit(&["--mmproj", &mmproj]));
+    assert_eq!(encoder(&without), 0);
+    let file = std::fs::metadata(&mmproj).unwrap().len();
+    assert!(encoder(&with) > file && encoder(&with) < (1 << 30), "{with}");
+    assert!(with["fit"]["longest"].as_u64() <= without["fit"]["longest"].as_u64());
+    for (args, words) in [
+        (&["explain", "--mmproj", &mmproj, "--audio", &sound, "--profile", "h200"][..], "takes no sounds"),
+        (&["explain", "--mmproj", &mmproj, "-m", &model, "--profile", "h200"], "--model: expected --fit"),
+        (&["explain", "--mmproj", &model, "--profile", "h200"], "expected clip"),
+        (&["run", "-m", &model, "--mmproj", &mmproj, "--video", &picture, "-p", "hi"], "video input is not supported"),
+    ] {
+        let (well, text) = run_with_projector(args);
+        assert!(!well && text.contains(words), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn media_stand_in_the_order_of_the_command_line() {
+    let Some(shared) = shared_folder() else { return };
+    let path = |name: &str| shared.join("golden/vision").join(name).to_string_lossy().into_owned();
+    let mmproj = path("mmproj/gemma4-va.gguf");
+    let (a, d, s) =
+        (path("images/a_gradient_224x224.png"), path("images/d_checker_33x20.png"), path("images/s_sound_16k.pcm"));
+    let out = std::env::temp_dir().join(format!("pumex-order-{}", std::process::id()));
+    let file = out.to_string_lossy().into_owned();
+    let rows = |flags: &[&str]| {
+        let given = ["embed", "--device", "cpu", "--mmproj", &mmproj, "--out", &file];
+        let (well, text) = run_with_projector(&[&given[..], flags].concat());
+        assert!(well, "{text}");
+        floats(&out)
+    };
+    let [first, second, sound] = [["--image", &a], ["--image", &d], ["--audio", &s]].map(|flags| rows(&flags));
+    assert_eq!(rows(&["--image", &a, "--audio", &s, "--image", &d]), [&first[..], &sound, &second].concat());
+    assert_eq!(rows(&["--audio", &s, "--image", &format!("{d},{a}")]), [&sound[..], &second, &first].concat());
+    std::fs::remove_file(out).unwrap();
+}
+
+#[test]
+fn parts_and_pictures_of_one_size_go_in_few_runs_of_the_encoder() {
+    let Some(shared) = shared_folder() else { return };
+    let vision = shared.join("golden/vision");
+    let options = Options { device: DeviceChoice::Cpu, ..Options::default() };
+    let gguf = Gguf::open(&vision.join("text/tiny-llama.gguf")).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+    let (n_embd, m_rope) = shape_of(&gguf, &model::plan(&gguf).unwrap()).unwrap();
+    let side = TextSide { tokenizer: &tokenizer, n_embd, m_rope };
+    let open = || {
+        let mmproj = vision.join("mmproj/llava16.gguf");
+        Projector::open(&mmproj, FileAccess::default(), MediaOptions::default(), &options).unwrap()
+    };
+    let [a, d] = ["a_gradient_224x224.png", "d_checker_33x20.png"].map(|name| medium(&vision.join("images"), name));
+    let rows = |projector: &Projector, media: &[MediumFile]| {
+        let feed = projector.feed("hi", media, &side).unwrap();
+        feed.media.iter().flat_map(|(_, m)| (0..m.rows()).flat_map(|row| m.vector(row).to_vec())).collect::<Vec<f32>>()
+    };
+    // Four tiles of the first picture and what both look like as a whole.
+    let together = open();
+    let both = rows(&together, &[a.clone(), d.clone()]);
+    assert_eq!(together.runs(), 2, "six parts are four and two");
+    let alone = [a.clone(), d].map(|file| open().rows(&file).unwrap().0);
+    let error = nmse(&both, &alone.concat());
+    assert!(error <= 1e-12, "NMSE {error:e}");
+    rows(&together, &[a]);
+    assert_eq!(together.runs(), 2, "what was encoded before is kept");
+    // Many at a time: each gets its own rows.
+    let many = open();
+    std::thread::scope(|scope| {
+        let (projector, rows) = (&many, &rows);
+        let (a, d) = (
+            medium(&vision.join("images"), "a_gradient_224x224.png"),
+            medium(&vision.join("images"), "d_checker_33x20.png"),
+        );
+        let ask = |i: usize| {
+            let (file, own) =
+                if i.is_multiple_of(2) { (a.clone(), alone[0].clone()) } else { (d.clone(), alone[1].clone()) };
+            scope.spawn(move || {
+                let error = nmse(&rows(projector, &[file]), &own);
+                assert!(error <= 1e-12, "NMSE {error:e}");
+            })
+        };
+        let threads: Vec<_> = (0..6).map(ask).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(projector.runs() <= 12, "{}", projector.runs());
+    });
+}

@@ -10,6 +10,7 @@ mod encoder_decoder;
 mod faults;
 mod fields;
 mod load;
+mod media;
 mod models;
 mod owners;
 mod prefix_checkpoints;

@@ -1,5 +1,6 @@
 //! Conversations on a terminal and over pipes: the built program with an instruct model made of the demo model.
 
+mod dropped;
 pub mod screen;
 mod shown;
 

@@ -6,6 +6,7 @@ mod args;
 mod calls;
 mod commands;
 mod compose;
+mod dropped;
 mod environment;
 mod input;
 mod media;
@@ -217,6 +218,9 @@ impl Chat<'_> {
                 Read::Message(text) => text,
             };
             leaving = false;
+            if input.is_terminal() && self.take_dropped(&typed) {
+                continue;
+            }
             let then = match commands::parse(&typed) {
                 Some(Ok(command)) => self.command(command)?,
                 Some(Err(what)) => {
@@ -492,8 +496,8 @@ impl Chat<'_> {
             Command::Set(Some((name, None))) => self.settings.show(Some(&name)),
             Command::Set(Some((name, Some(value)))) => self.set(&name, &value).map(|()| String::new()),
             Command::Read(path) => self.read(Path::new(&path)).map_err(|e| e.to_string()),
-            Command::Image(path) => self.attach(Path::new(&path), true).map_err(|e| e.to_string()),
-            Command::Audio(path) => self.attach(Path::new(&path), false).map_err(|e| e.to_string()),
+            Command::Image(path) => self.attach(&dropped::file(&path), true).map_err(|e| e.to_string()),
+            Command::Audio(path) => self.attach(&dropped::file(&path), false).map_err(|e| e.to_string()),
             Command::Save(path) => self.save(Path::new(&path)).map_err(|e| e.to_string()),
             Command::Load(path) => self.load(Path::new(&path)).map_err(|e| e.to_string()),
             Command::Tokens => self.tokens().map_err(|e| e.to_string()),

@@ -1,5 +1,6 @@
 //! `pumex explain`: what a step would run on a device, which need not be there: ops, the dispatches they become, and their bytes.
 
+use pumex_dialogue::projector::{MediaOptions, Projector};
 use pumex_engine as engine;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_lower::dump::{explain, DispatchText, DryRun, Explained};
@@ -8,10 +9,10 @@ use pumex_lower::policy::devices;
 use pumex_model as model;
 use pumex_vk as vk;
 use pumex_vk::{Caps, Select};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::options::{EngineArgs, SourceArgs};
-use super::{output, session, CommandEnd};
+use super::{media, output, session, CommandEnd};
 
 /// Options of `explain`.
 #[derive(clap::Args)]
@@ -36,6 +37,15 @@ pub struct Args {
     /// The rows are those of a source, which the model's encoder sees
     #[arg(long)]
     source: bool,
+    /// Projector of pictures and sounds (-mm): its encoder's ops instead of a step's; with --fit, what it takes beside the model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "depth", "source"])]
+    mmproj: Option<PathBuf>,
+    /// Picture whose encoder is shown [default: a white one of the projector's size]
+    #[arg(long, value_name = "FILE", requires = "mmproj", conflicts_with = "fit")]
+    image: Option<PathBuf>,
+    /// Sound whose encoder is shown
+    #[arg(long, value_name = "FILE", requires = "mmproj", conflicts_with_all = ["fit", "image"])]
+    audio: Option<PathBuf>,
     /// Show what the model would take of the device's memory and where, and which context fits (-c, -np), instead of a step
     #[arg(long, conflicts_with_all = ["rows", "depth", "source"])]
     fit: bool,
@@ -85,6 +95,9 @@ fn caps(args: &Args) -> Result<Caps> {
 
 /// Prints what would run.
 pub fn main(args: &Args) -> Result<CommandEnd> {
+    if let Some(mmproj) = args.mmproj.as_ref().filter(|_| !args.fit) {
+        return encoder(mmproj, args);
+    }
     let gguf = session::open_source(&args.model)?;
     let caps = args.engine.options(None).mask_capabilities(caps(args)?);
     if args.fit {
@@ -113,10 +126,48 @@ pub fn main(args: &Args) -> Result<CommandEnd> {
     Ok(CommandEnd::Done)
 }
 
+/// A projector whose encoder runs on no device here.
+fn open_projector(path: &Path, args: &Args) -> Result<Projector> {
+    let engine = engine::Options { device: engine::DeviceChoice::Cpu, ..engine::Options::default() };
+    Projector::open(path, args.model.model.access(), MediaOptions::default(), &engine)
+}
+
+/// What an encoder would run.
+fn encoder(mmproj: &Path, args: &Args) -> Result<CommandEnd> {
+    let given = [(args.model.synthetic.is_some(), "--synthetic"), (args.model.model.model.is_some(), "--model")];
+    if let Some((_, flag)) = given.into_iter().find(|(given, _)| *given) {
+        let what = format!(
+            "{flag}: expected --fit, or a projector alone, found --mmproj, whose encoder has no text model's step"
+        );
+        return Err(Error::Usage(what));
+    }
+    let projector = open_projector(mmproj, args)?;
+    let file = match (&args.image, &args.audio) {
+        (Some(path), _) => Some(media::read(path, true)?),
+        (None, Some(path)) => Some(media::read(path, false)?),
+        (None, None) => None,
+    };
+    let caps = args.engine.options(None).mask_capabilities(caps(args)?);
+    let explained = projector.explain(file.as_ref(), &caps)?;
+    match args.json {
+        true => output::json(&serde_json::json!({ "device": caps.name, "encoder": explained }))?,
+        false => output::text(&as_text(&caps, &explained))?,
+    }
+    Ok(CommandEnd::Done)
+}
+
 /// What the model would take of the device's memory.
 fn fit(gguf: &Gguf, caps: &Caps, args: &Args) -> Result<CommandEnd> {
     let mut options = args.engine.options(args.ctx_size);
     options.n_seqs = args.parallel.unwrap_or(1);
+    // As `run` and `serve` take the one beside the model.
+    let beside = match &args.mmproj {
+        Some(path) => Some(open_projector(path, args)?),
+        None if model::plan(gguf)?.vector_limits().is_none() => None,
+        None => media::find_projector(gguf.path())?.and_then(|path| open_projector(&path, args).ok()),
+    };
+    let encoder = beside.map(|projector| projector.device_bytes(Some(caps))).transpose()?;
+    options.reserved_bytes = encoder.map_or(0, engine::EncoderBytes::all);
     let fit = engine::fit::fit(gguf, caps, &options)?;
     if args.json {
         output::json(&serde_json::json!({ "device": caps.name, "fit": fit }))?;

@@ -69,6 +69,7 @@ const ONLY_READ: &[&str] = &[
     "system_prompt_file",
     "tensor_type_file",
     "tools",
+    "video",
 ];
 
 /// What tells files apart, however they are named.

@@ -1,5 +1,7 @@
 //! `pumex inspect`: a file's metadata and its tensors, as a table or JSON.
 
+mod projector;
+
 use pumex_engine as engine;
 use pumex_gguf::{type_name, Gguf, Result};
 use serde_json::{json, Map, Value};
@@ -15,6 +17,9 @@ pub struct Args {
     /// GGUF file, in place of --model
     #[arg(value_name = "FILE", conflicts_with = "model")]
     path: Option<std::path::PathBuf>,
+    /// Projector beside the model (-mm): what it is, and whether its rows are as wide as the model's
+    #[arg(long, value_name = "FILE")]
+    mmproj: Option<std::path::PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -25,10 +30,16 @@ pub fn main(args: &Args) -> Result<CommandEnd> {
     let mut model = args.model.clone();
     model.model = args.path.clone().or(model.model);
     let gguf = session::open(&model)?;
+    let beside =
+        args.mmproj.as_ref().map(|path| projector::Description::read(path, &gguf, model.access())).transpose()?;
     if args.json {
-        output::json(&as_json(&gguf))?;
+        let mut described = as_json(&gguf);
+        if let Some(beside) = &beside {
+            described["mmproj"] = json!(beside);
+        }
+        output::json(&described)?;
     } else {
-        output::text(&as_text(&gguf))?;
+        output::text(&(as_text(&gguf) + &beside.map_or_else(String::new, |beside| format!("\n{}", beside.text()))))?;
     }
     Ok(CommandEnd::Done)
 }
@@ -42,6 +53,8 @@ fn as_text(gguf: &Gguf) -> String {
         let pairs = gguf.tensors().iter().filter(|t| t.name.ends_with(".lora_a")).count();
         let (kind, arch) = (of("adapter.type"), of("general.architecture"));
         out += &format!("adapter: {kind} for {arch}, {pairs} tensors\n");
+    } else if let Some(Ok(encoders)) = projector::encoders(gguf) {
+        out += &projector::text(&encoders);
     } else if let Ok(info) = engine::model_info(gguf) {
         out += &format!(
             "model: {} ({} parameters, trained for {} positions)\n",
@@ -85,6 +98,7 @@ fn as_json(gguf: &Gguf) -> Value {
         "version": gguf.version(),
         "file_bytes": gguf.file_bytes(),
         "model": model,
+        "encoders": projector::encoders(gguf).and_then(Result::ok),
         "metadata": meta,
         "tensors": gguf.tensors().iter().map(tensor).collect::<Vec<Value>>(),
     })

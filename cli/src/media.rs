@@ -52,12 +52,58 @@ pub struct ProjectorArgs {
 pub struct MediaArgs {
     #[command(flatten)]
     pub projector: ProjectorArgs,
+    #[command(flatten)]
+    media: MediaFiles,
+}
+
+/// Paths of pictures and sounds, each with whether it is a picture, in the order of the command line.
+#[derive(Clone, Debug, Default)]
+struct MediaFiles(Vec<(PathBuf, bool)>);
+
+/// Flags of media.
+#[derive(clap::Args)]
+struct MediaFlags {
     /// Picture (PNG, JPEG, WebP, GIF, BMP) for the prompt, where <__media__> stands or in front; may be repeated
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
-    pub image: Vec<PathBuf>,
+    image: Vec<PathBuf>,
     /// Sound (WAV, MP3, FLAC, Ogg; .pcm: samples as f32 at the projector's rate) for the prompt, likewise
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
-    pub audio: Vec<PathBuf>,
+    audio: Vec<PathBuf>,
+    /// Refused: no projector here takes videos
+    #[arg(long, value_name = "FILE", hide = true, value_parser = refuse_video)]
+    video: Option<String>,
+}
+
+fn refuse_video(_: &str) -> std::result::Result<String, String> {
+    Err("video input is not supported: --image FILE takes a frame of it, --audio FILE its sound".into())
+}
+
+impl clap::Args for MediaFiles {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        MediaFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        MediaFlags::augment_args_for_update(command)
+    }
+}
+
+impl clap::FromArgMatches for MediaFiles {
+    fn from_arg_matches(given: &clap::ArgMatches) -> std::result::Result<MediaFiles, clap::Error> {
+        let of = |name: &str, picture: bool| {
+            let paths = given.get_many::<PathBuf>(name).into_iter().flatten().cloned();
+            let places = given.indices_of(name).into_iter().flatten();
+            places.zip(paths).map(|(place, path)| (place, (path, picture))).collect::<Vec<_>>()
+        };
+        let mut files = [of("image", true), of("audio", false)].concat();
+        files.sort_by_key(|(place, _)| *place);
+        Ok(MediaFiles(files.into_iter().map(|(_, file)| file).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, given: &clap::ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = MediaFiles::from_arg_matches(given)?;
+        Ok(())
+    }
 }
 
 impl ProjectorArgs {
@@ -145,7 +191,10 @@ impl ProjectorArgs {
 }
 
 /// The projector's file in a model's folder.
-fn find_projector(model: &Path) -> Result<Option<PathBuf>> {
+///
+/// # Errors
+/// None so far: a folder that cannot be read has no such file.
+pub fn find_projector(model: &Path) -> Result<Option<PathBuf>> {
     let folder = model.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(None) };
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -198,6 +247,11 @@ impl ModelProjector {
         Ok(self.projector.widest_group(self.n_embd)? as u32)
     }
 
+    /// Bytes of a device's memory that the model is to leave to the encoder.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.projector.reserved_bytes()
+    }
+
     /// A prompt with media in it.
     ///
     /// # Errors
@@ -239,16 +293,15 @@ impl MediaArgs {
 
     /// Whether there are media.
     pub fn is_empty(&self) -> bool {
-        self.image.is_empty() && self.audio.is_empty()
+        self.media.0.is_empty()
     }
 
-    /// All media, pictures first.
+    /// All media, in the order of the command line.
     ///
     /// # Errors
     /// A file that cannot be read, or is too large.
     pub fn files(&self) -> Result<Vec<MediumFile>> {
-        let pictures = self.image.iter().map(|path| (path, true));
-        pictures.chain(self.audio.iter().map(|path| (path, false))).map(|(path, picture)| read(path, picture)).collect()
+        self.media.0.iter().map(|(path, picture)| read(path, *picture)).collect()
     }
 }
 

@@ -221,6 +221,9 @@ pub struct EngineArgs {
     /// See [`Options::checkpoints`]
     #[arg(skip)]
     pub checkpoints: u32,
+    /// See [`Options::reserved_bytes`]
+    #[arg(skip)]
+    pub reserved_bytes: u64,
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,
@@ -296,6 +299,7 @@ impl EngineArgs {
             n_ctx,
             n_seqs: self.shared_cache.0.max(1),
             checkpoints: self.checkpoints,
+            reserved_bytes: self.reserved_bytes,
             cache_positions: self.shared_cache.1,
             max_rows: self.rows(),
             rows_with_room: self.rows_with_room(),

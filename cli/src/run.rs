@@ -176,6 +176,7 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<CommandEnd> {
     let media = args.input.media.open_projector(&args.input.model, &gguf, (&args.input.engine, opening.is_some()))?;
     if let Some(media) = &media {
         args.input.engine.take_rows(media.widest()?);
+        args.input.engine.reserved_bytes = media.reserved_bytes();
     }
     if !args.input.media.is_empty() {
         check_media(&args, prompt.is_some() || opening.is_some(), cache.is_some())?;

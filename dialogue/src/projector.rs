@@ -2,10 +2,13 @@
 
 mod profile;
 mod source;
+mod summary;
+mod together;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +18,8 @@ use pumex_media::{encode, Clip, Modality, Picture, PictureLimits, PromptPiece, S
 pub use profile::EncoderProfile;
 pub use pumex_media::PreprocessOptions as MediaOptions;
 pub use source::ProjectorSource;
+pub use summary::{EncoderSummary, MediumTokens};
+use together::WaitingMedium;
 
 use pumex_engine::conversation::Feed;
 use pumex_engine::cpu::EncoderProducts;
@@ -79,6 +84,9 @@ pub struct Projector {
     clips: Vec<Clip>,
     options: MediaOptions,
     kept: Mutex<VecDeque<EncodedMedium>>,
+    waiting: Mutex<VecDeque<WaitingMedium>>,
+    /// Of the encoder, so far.
+    runs: AtomicU64,
 }
 
 /// What the text model's side of a prompt needs.
@@ -163,7 +171,16 @@ impl Projector {
             }
         }
         let (source, engine) = (Arc::new(source), engine.clone());
-        Ok(Projector { source, engine, encoder: Mutex::default(), clips, options, kept: Mutex::default() })
+        Ok(Projector {
+            source,
+            engine,
+            encoder: Mutex::default(),
+            clips,
+            options,
+            kept: Mutex::default(),
+            waiting: Mutex::default(),
+            runs: AtomicU64::new(0),
+        })
     }
 
     /// Has the encoder, which is made if it was not yet, do something.
@@ -187,6 +204,11 @@ impl Projector {
 
     fn media_error(&self, error: pumex_media::Error) -> Error {
         file_error(self.source().0.path(), error)
+    }
+
+    /// How often the encoder ran so far: several media of one size that wait at the same time go in one run.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
     }
 
     /// Whether it takes pictures.
@@ -238,26 +260,7 @@ impl Projector {
     /// # Errors
     /// Tensors that are missing or have other shapes; no memory.
     pub fn encode(&self, medium: &pumex_media::Medium) -> Result<Vec<f32>> {
-        let (clip, begun) = (self.clip(medium.picture)?, Instant::now());
-        let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.media_error(e))?;
-        let (built, mut on_device) = (begun.elapsed(), None);
-        let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
-        let rows = self.with_encoder(|encoder| match encoder {
-            Encoder::Cpu(cpu) => cpu.run(&graph, &inputs).map_err(|e| self.media_error(e)),
-            Encoder::Vulkan(tower, _) => {
-                let rows = tower.encode(&graph, &inputs);
-                on_device = tower.last_us();
-                rows
-            }
-        })?;
-        let device = on_device.map_or_else(String::new, |us| format!(", {:.1} ms of it on the device", us / 1e3));
-        tracing::debug!("encoder: a graph in {built:.1?}, {} rows in {:.1?}{device}", medium.rows, begun.elapsed());
-        let made = graph.out.map_or(0, |out| graph.view(out).rows);
-        self.source().0.check()?;
-        match made == medium.rows {
-            true => Ok(rows),
-            false => Err(Error::Request(format!("an encoder's rows: expected {}, found {made}", medium.rows))),
-        }
+        self.with_encoder(|encoder| self.run_alone(encoder, medium))
     }
 
     /// The rows of all parts of a medium, one after the other, and their width, as without a text model.
@@ -311,19 +314,23 @@ impl Projector {
         })
     }
 
-    /// Encodes a medium, or takes it from the media encoded before if `key` is among them.
-    fn encode_once(&self, key: u64, medium: &pumex_media::Medium) -> Result<Arc<[f32]>> {
+    /// Encodes media, but for those that are among the media encoded before by their keys.
+    fn encode_once(&self, media: &[(u64, Arc<pumex_media::Medium>)]) -> Result<Vec<Arc<[f32]>>> {
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = kept().iter().find(|e| e.key == key) {
-            return Ok(found.rows.clone());
-        }
-        let rows: Arc<[f32]> = self.encode(medium)?.into();
+        let find = |key: u64| kept().iter().find(|e| e.key == key).map(|e| e.rows.clone());
+        let mut found: Vec<Option<Arc<[f32]>>> = media.iter().map(|(key, _)| find(*key)).collect();
+        let missing: Vec<usize> = (0..media.len()).filter(|i| found[*i].is_none()).collect();
+        let encoded = self.encode_all(missing.iter().map(|i| media[*i].1.clone()).collect())?;
         let mut kept = kept();
-        kept.push_back(EncodedMedium { key, rows: rows.clone() });
+        for (i, rows) in missing.into_iter().zip(encoded) {
+            let rows: Arc<[f32]> = rows.into();
+            kept.push_back(EncodedMedium { key: media[i].0, rows: rows.clone() });
+            found[i] = Some(rows);
+        }
         while kept.len() > 1 && kept.iter().map(|e| e.rows.len() * 4).sum::<usize>() > MOST_KEPT {
             kept.pop_front();
         }
-        Ok(rows)
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// A prompt with media in it: each goes where [`MARK`] stands in the text, in order; without any mark, all go in front.
@@ -353,28 +360,43 @@ impl Projector {
         side: &TextSide<'_>,
         encode: &dyn Fn(Range<usize>, bool) -> Result<Vec<u32>>,
     ) -> Result<Feed> {
-        let mut feed = Feed::default();
+        let mut draft = DraftPrompt::default();
         let (mut at, mut media) = (0, media.iter());
-        let mut begins = 0;
         for (mark, _) in text.match_indices(MARK).chain([(text.len(), "")]) {
             if at < mark || at == 0 {
-                feed.text(&encode(at..mark, at == 0)?);
+                draft.text(encode(at..mark, at == 0)?);
             }
             if at == 0 {
                 let bos = side.tokenizer.bos().filter(|_| side.tokenizer.add_bos());
-                begins = usize::from(bos.is_some() && feed.ids.first().copied() == bos);
+                draft.begins = usize::from(bos.is_some() && draft.first == bos);
             }
             if mark == text.len() {
                 break;
             }
             let medium = media.next().ok_or_else(|| count_differs(text))?;
-            self.add(&mut feed, medium, begins, side)?;
+            self.add(&mut draft, medium, side)?;
             at = mark + MARK.len();
         }
         match media.next() {
-            None => Ok(feed),
+            None => self.fill(draft, side),
             Some(_) => Err(count_differs(text)),
         }
+    }
+
+    /// The prompt of a draft: its media are encoded, those of one size together.
+    fn fill(&self, draft: DraftPrompt, side: &TextSide<'_>) -> Result<Feed> {
+        let mut rows = self.encode_once(&draft.media)?.into_iter();
+        let (mut feed, mut media) = (Feed::default(), draft.media.iter().enumerate());
+        for part in draft.parts {
+            let Some(ids) = part else {
+                let (Some((index, (key, medium))), Some(rows)) = (media.next(), rows.next()) else { continue };
+                let positions = positions(medium, side.m_rope, index as u32);
+                feed.medium(Arc::new(Medium::new(*key, rows, medium.rows, positions, medium.bidirectional)?));
+                continue;
+            };
+            feed.text(&ids);
+        }
+        Ok(feed)
     }
 
     /// A medium's rows as a text model of width `n_embd` takes them, without the texts around, encoded anew.
@@ -394,31 +416,59 @@ impl Projector {
         Ok(feed)
     }
 
-    fn add(&self, feed: &mut Feed, file: &MediumFile, begins: usize, side: &TextSide<'_>) -> Result<()> {
+    fn add(&self, draft: &mut DraftPrompt, file: &MediumFile, side: &TextSide<'_>) -> Result<()> {
         let pieces = side.with(|model| self.prepare(file, model))?;
         let clip = self.clip(file.picture)?;
         let whole = pumex_media::hash_bytes(&file.bytes);
         for (i, piece) in pieces.into_iter().enumerate() {
             match piece {
-                PromptPiece::Text(text) => feed.text(&side.tokenizer.encode(&text, false, true)?),
+                PromptPiece::Text(text) => draft.text(side.tokenizer.encode(&text, false, true)?),
                 PromptPiece::Token(text) => match side.first_written(&text) {
-                    Some(id) => feed.text(&[id]),
-                    None => feed.text(&side.tokenizer.encode(&text, false, true)?),
+                    Some(id) => draft.text(vec![id]),
+                    None => draft.text(side.tokenizer.encode(&text, false, true)?),
                 },
                 PromptPiece::Medium(mut medium) => {
-                    pumex_media::place(clip, &mut medium, feed.ids.len() - begins);
+                    pumex_media::place(clip, &mut medium, draft.len - draft.begins);
                     let pad = medium.inputs.first().map_or(0, |input| input.lead_pad);
-                    let index = feed.media.iter().count() as u32;
-                    let key = [i, medium.rows, pad, medium.grid[0], file.max_tokens.unwrap_or(0), index as usize]
+                    let index = draft.media.len();
+                    let key = [i, medium.rows, pad, medium.grid[0], file.max_tokens.unwrap_or(0), index]
                         .iter()
                         .fold(whole, |h, n| (h ^ *n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
-                    let rows = self.encode_once(key, &medium)?;
-                    let positions = positions(&medium, side.m_rope, index);
-                    feed.medium(Arc::new(Medium::new(key, rows, medium.rows, positions, medium.bidirectional)?));
+                    draft.medium(key, medium);
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// A prompt whose media are not encoded yet.
+#[derive(Default)]
+struct DraftPrompt {
+    /// Ids of texts; none where the next medium stands.
+    parts: Vec<Option<Vec<u32>>>,
+    /// Media with the keys by which they are found again.
+    media: Vec<(u64, Arc<pumex_media::Medium>)>,
+    /// Ids and rows.
+    len: usize,
+    first: Option<u32>,
+    /// Tokens that begin every prompt: 1, or 0 where there is none.
+    begins: usize,
+}
+
+impl DraftPrompt {
+    fn text(&mut self, ids: Vec<u32>) {
+        if self.len == 0 {
+            self.first = ids.first().copied();
+        }
+        self.len += ids.len();
+        self.parts.push(Some(ids));
+    }
+
+    fn medium(&mut self, key: u64, medium: pumex_media::Medium) {
+        self.len += medium.rows;
+        self.parts.push(None);
+        self.media.push((key, Arc::new(medium)));
     }
 }
 

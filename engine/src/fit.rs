@@ -43,7 +43,8 @@ pub fn fit(gguf: &Gguf, caps: &Caps, options: &Options) -> Result<Fit> {
     let plan = model::plan(gguf)?;
     let plan = if options.embeds { plan.embedding() } else { plan };
     let stages = !caps.unified || options.debug.force_staging;
-    let memory = plan_with_context(plan, caps, stages, options)?.memory;
+    let left = caps.memory_budget_bytes.saturating_sub(options.reserved_bytes);
+    let memory = plan_with_context(plan, &Caps { memory_budget_bytes: left, ..caps.clone() }, stages, options)?.memory;
     let MemoryPlan { weights, cache, recurrent, buffers, params, results, recordings, .. } = memory;
     let tables = weights::codebooks_bytes();
     let (way, _) = policy::upload_way(caps, rayon::current_num_threads());
@@ -59,6 +60,7 @@ pub fn fit(gguf: &Gguf, caps: &Caps, options: &Options) -> Result<Fit> {
         ("results", results, Class::Readback),
         ("recordings, at most", recordings, Class::Scratch),
         ("staging, while loading", staging, Class::Staging),
+        ("encoder of media, at most", options.reserved_bytes, Class::Scratch),
     ];
     let share = |(what, bytes, class): (&'static str, u64, Class)| {
         if in_place && what == "weights" {

@@ -40,9 +40,11 @@ pub use info::{model_info, ModelInfo};
 pub use memory::MemoryPlan;
 pub use offload::Offload;
 pub use op_placement::Override;
+pub use pumex_lower::dump::Explained;
 pub use pumex_lower::CacheType;
 pub use pumex_plan::KV_BLOCK;
-pub use tower::{KernelTime, Tower};
+pub use pumex_vk::Caps;
+pub use tower::{encoder_bytes, explain_encoder, EncoderBytes, KernelTime, Tower};
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
@@ -97,6 +99,8 @@ pub struct Options {
     pub rows_with_room: u32,
     /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
     pub cache_positions: Option<u32>,
+    /// Bytes of a device's memory that are left to what runs beside the model, such as an encoder.
+    pub reserved_bytes: u64,
     /// Where neither is told: the cache has room for so many whole sequences, or as much as fits, but for one at least.
     pub room_for: Option<u32>,
     /// So many sequences go on at once beside prompts: pipelines of all such steps are built ahead, not of the usual ones alone.
@@ -188,6 +192,7 @@ impl Default for Options {
             max_rows: 512,
             rows_with_room: 0,
             cache_positions: None,
+            reserved_bytes: 0,
             room_for: None,
             batch: None,
             cache_type_k: None,

@@ -6,11 +6,13 @@
 //! matrices (`tower_attend_fragments`, `tower_attend_matrix`) where some matrix of the file is none of floats; an encoder all of
 //! floats is computed in floats.
 
+mod dry_run;
 mod profile;
 mod weights;
 
 use crate::exec::fragment_layout;
 use crate::kernel::Kernels;
+pub use dry_run::{encoder_bytes, explain_encoder, EncoderBytes};
 pub use profile::KernelTime;
 use pumex_gguf::{Error, Result};
 use pumex_lower::tower::{lower, LoweredTower, TowerAddresses, TowerTarget, WeightAt};

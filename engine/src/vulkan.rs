@@ -127,7 +127,7 @@ impl VulkanRunner {
     ) -> Result<Self> {
         let device = parts.device.clone();
         let mut caps = device.caps().clone();
-        caps.memory_budget_bytes = caps.memory_budget_bytes.saturating_sub(parts.taken);
+        caps.memory_budget_bytes = caps.memory_budget_bytes.saturating_sub(parts.taken + options.reserved_bytes);
         let FittedPlan { plan, memory, step: StepSize { arena, max_rows } } =
             memory::plan_with_context(plan, &caps, device.stages_weights(), options)?;
         if plan.weights.iter().any(|w| w.format.is_expanded()) {

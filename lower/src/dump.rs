@@ -13,7 +13,7 @@ use pumex_vk::Caps;
 use std::fmt::Write;
 
 /// Bytes between the made-up addresses of two buffers.
-const APART: u64 = 1 << 40;
+pub(crate) const APART: u64 = 1 << 40;
 
 /// Addresses that a dry run takes: a buffer each, far apart, so that text can name them again.
 pub fn made_up_addresses(plan: &Plan, matrix_columns: &[u32]) -> Addresses {
@@ -98,9 +98,16 @@ fn bytes(accesses: &[Access]) -> u64 {
     accesses.iter().map(|a| a.bytes).sum()
 }
 
-fn describe(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Candidate>) -> DispatchText {
+/// A dispatch for a device of `caps` as text; `name_of` names what lies at an address.
+pub(crate) fn describe(
+    d: &Dispatch,
+    barrier: bool,
+    caps: &Caps,
+    name_of: &dyn Fn(u64) -> String,
+    variants: Vec<Candidate>,
+) -> DispatchText {
     let value = |value: &Value| match value {
-        Value::Address(address) => name(target.at, target.plan, *address),
+        Value::Address(address) => name_of(*address),
         other => other.to_string(),
     };
     let set = |v: &Value| !matches!(v, Value::Address(0) | Value::Word(0)) && *v != Value::Float(0.0);
@@ -109,7 +116,7 @@ fn describe(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Cand
         op: d.op,
         barrier,
         grid: d.grid,
-        subgroup: target.caps.own_subgroup(&module),
+        subgroup: caps.own_subgroup(&module),
         module,
         constants: d.constants.clone(),
         push: d.push.named().iter().filter(|(_, v)| set(v)).map(|(name, v)| (*name, value(v))).collect(),
@@ -122,8 +129,9 @@ fn describe(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Cand
 /// All dispatches of a step, a line each, with a line for each barrier.
 pub fn text(target: &Target<'_>, lowered: &Lowered) -> String {
     let mut out = String::new();
+    let name_of = |address| name(target.at, target.plan, address);
     for (dispatch, barrier) in lowered.dispatches.iter().zip(&lowered.barriers) {
-        let d = describe(dispatch, *barrier, target, Vec::new());
+        let d = describe(dispatch, *barrier, target.caps, &name_of, Vec::new());
         let constants: Vec<String> = d.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let push: Vec<String> = d.push.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if d.barrier {
@@ -196,7 +204,9 @@ pub struct Explained {
 /// workgroups to run at once.
 pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
     lower_for(run, |target, lowered| {
-        let text = |(d, barrier): (&Dispatch, &bool)| describe(d, *barrier, target, d.candidates(target.caps));
+        let name_of = |address| name(target.at, target.plan, address);
+        let text =
+            |(d, barrier): (&Dispatch, &bool)| describe(d, *barrier, target.caps, &name_of, d.candidates(target.caps));
         Explained {
             ops: lowered.plan.ops.iter().map(|op| lowered.plan.line(op)).collect(),
             dispatches: lowered.dispatches.iter().zip(&lowered.barriers).map(text).collect(),

@@ -3,6 +3,7 @@
 
 mod attend;
 mod constants;
+mod dry_run;
 mod memory;
 mod ops;
 mod product;
@@ -10,6 +11,7 @@ mod product;
 use super::dispatch::{self, Access, Dispatch, Module, Place, Push, Touched};
 use crate::policy;
 use constants::Constants;
+pub use dry_run::{explain, step_bytes};
 pub use product::{stored, Stored};
 use pumex_gguf::Result;
 use pumex_media::graph::{Graph, Op, Part, Val, Weight};

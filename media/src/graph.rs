@@ -4,6 +4,9 @@
 //! are columns. Shapes are those of the input's size, so that a graph holds no rules about sizes: positions, windows and orders of
 //! rows are lists in it.
 
+mod batch;
+mod text;
+
 use std::sync::Arc;
 
 /// A value, by its number among [`Graph::views`].

@@ -182,3 +182,73 @@ fn every_projector_builds_from_its_schema() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Projectors whose windows overlap in a picture's height, or that norm over rows: their media are encoded one by one.
+const ONE_BY_ONE: &[&str] = &[
+    "deepseekocr2",
+    "dots3note_a",
+    "gemma3nv",
+    "gemma4a",
+    "granite_speech",
+    "ldp",
+    "ldpv2",
+    "lfm2a",
+    "parakeet",
+    "qwen3a",
+    "step3vl",
+    "yasa2",
+];
+
+#[test]
+fn media_of_one_size_are_encoded_together_as_each_alone() {
+    let Some(folder) = golden() else { return };
+    let listed: Value = serde_json::from_slice(&std::fs::read(folder.join("schemas.json")).unwrap()).unwrap();
+    let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
+    let (mut wrong, mut one_by_one) = (Vec::new(), std::collections::BTreeSet::new());
+    for (name, of) in listed.as_object().unwrap().iter().filter(|(name, _)| name.contains(&only)) {
+        let made = schemas::SchemaProjector::new(of);
+        for clip in Clip::all(&made).unwrap() {
+            let picture = clip.modality == Modality::Vision;
+            let Some((_, _, [width, height], _)) = schemas::SIZES.iter().find(|s| s.0 == name && s.1 == picture) else {
+                continue;
+            };
+            let channels = if picture { 3 } else { 1 };
+            let numbers = |seed: usize| -> Vec<f32> {
+                (0..width * height * channels).map(|i| (((i + seed) * 37 % 101) as f32 - 50.0) / 50.0).collect()
+            };
+            let tiles = if clip.projector == "granite4_vision" { [2, 2] } else { [0; 2] };
+            let input = EncoderInput {
+                width: *width,
+                height: *height,
+                values: numbers(0),
+                tiles,
+                original: [224; 2],
+                ..EncoderInput::default()
+            };
+            let graph = encode::build(&made, &clip, std::slice::from_ref(&input)).unwrap();
+            let Some(batched) = graph.batched(2) else {
+                one_by_one.insert(clip.projector.clone());
+                continue;
+            };
+            let interpreter = Interpreter::new(&made);
+            let all = [numbers(0), numbers(5)];
+            let alone: Vec<f32> = all.iter().flat_map(|x| interpreter.run(&graph, &[x]).unwrap()).collect();
+            match interpreter.run(&batched, &[&all.concat()]) {
+                Err(e) => wrong.push(format!("{name}: {e}")),
+                Ok(together) if together.len() != alone.len() => {
+                    wrong.push(format!("{name}: {} numbers", together.len()))
+                }
+                Ok(together) => {
+                    let off = together.iter().zip(&alone).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    if off > 0.0 {
+                        wrong.push(format!("{name}: off by {off:e}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    if only.is_empty() {
+        assert!(one_by_one.iter().eq(ONE_BY_ONE), "{one_by_one:?}");
+    }
+}

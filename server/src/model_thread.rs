@@ -129,8 +129,9 @@ fn first(settings: &ModelSettings, inbox: &Inbox, ready: &Sender<Ready>) -> Resu
     }
 }
 
-/// Makes steps large enough for any picture whose rows see each other, beside the answers of all slots.
+/// Makes steps large enough for any picture whose rows see each other, beside the answers of all slots, and leaves memory to the encoder.
 fn make_room(options: &mut engine::Options, eyes: Option<&Eyes>, settings: &ModelSettings) -> Result<()> {
+    options.reserved_bytes = eyes.map_or(0, Eyes::reserved_bytes);
     if let Some(most) = eyes.map(Eyes::widest).transpose()?.filter(|most| *most > 0) {
         let rows = u32::try_from(most + settings.slots).unwrap_or(u32::MAX);
         options.max_rows = options.max_rows.max(rows);

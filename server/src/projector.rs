@@ -37,6 +37,11 @@ impl Eyes {
         self.projector.widest_group(self.n_embd)
     }
 
+    /// Bytes of a device's memory that the model is to leave to the encoder.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.projector.reserved_bytes()
+    }
+
     /// Whether it takes pictures, and sounds.
     pub fn takes(&self) -> (bool, bool) {
         (self.projector.sees(), self.projector.hears())

@@ -30,7 +30,8 @@ class Server:
     """A server of its own; `address` has no slash at its end."""
 
     def __init__(self, *flags):
-        command = [PUMEX, "serve", "-m", str(ROOT / "assets/demo.gguf"), "--device", "cpu", "--port", "0", *flags]
+        model = [] if "-m" in flags else ["-m", str(ROOT / "assets/demo.gguf")]
+        command = [PUMEX, "serve", *model, "--device", "cpu", "--port", "0", *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.said = []
         threading.Thread(target=lambda: self.said.extend(self.process.stdout), daemon=True).start()

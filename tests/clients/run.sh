@@ -29,7 +29,7 @@ install() {
 }
 
 install "$here/requirements.txt" || skip "the clients cannot be installed"
-tests=("$here"/test_{openai,anthropic,ollama,javascript,deploy,schemas}.py)
+tests=("$here"/test_{openai,anthropic,ollama,pictures,javascript,deploy,schemas}.py)
 
 if command -v npm >/dev/null && [ ! -d js/node_modules/openai ]; then
   mkdir -p js && cp "$here/package.json" js/ && (cd js && timeout 300 npm install --silent --no-fund --no-audit) ||

@@ -75,7 +75,7 @@ impl Completer for EditorHelper {
             let pair = |name: &str| Pair { display: name.to_string(), replacement: name.to_string() };
             return Ok((0, commands::names().filter(|name| name.starts_with(before)).map(pair).collect()));
         }
-        let file = ["/read ", "/save ", "/load "].iter().any(|name| before.starts_with(name));
+        let file = ["/read ", "/save ", "/load ", "/image ", "/audio "].iter().any(|name| before.starts_with(name));
         if file {
             self.files.complete(line, pos, ctx)
         } else {

@@ -10,7 +10,7 @@ use pumex_text::chat::RenderedPrompt;
 use pumex_text::Tokenizer;
 
 use super::super::media;
-use super::Chat;
+use super::{dropped, Chat};
 
 /// The projector, and the media that messages have marks for, in order.
 pub struct ChatMedia {
@@ -91,6 +91,18 @@ impl Chat<'_> {
             }
             None => Ok(text),
         }
+    }
+
+    /// Puts the files that a line consists of before the next message, if the model takes some media; whether it did, or said why not.
+    pub(super) fn take_dropped(&mut self, line: &str) -> bool {
+        let Some(files) = dropped::files(line).filter(|_| self.given.media.is_some()) else { return false };
+        for (path, picture) in files {
+            match self.attach(&path, picture) {
+                Ok(said) => self.screen.lines(&said),
+                Err(error) => self.screen.lines(&format!("error: {error}\n")),
+            }
+        }
+        true
     }
 
     /// Puts a file before the next message.

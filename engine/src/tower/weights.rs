@@ -1,5 +1,6 @@
 //! A projector's tensors on the device, each as its ops read it.
 
+use super::dry_run::ALIGNMENT;
 use pumex_gguf::{Error, Result};
 use pumex_lower::tower::{stored, Stored, WeightAt};
 use pumex_media::graph::{Graph, WeightUse};
@@ -10,8 +11,7 @@ use pumex_vk::{Buffer, Class, Device};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Where a tensor may start in a piece of memory, and bytes from which a piece is sent.
-const ALIGNMENT: usize = 256;
+/// Bytes from which a piece is sent.
 const PIECE_BYTES: usize = 64 << 20;
 
 /// Tensors by how they are used.

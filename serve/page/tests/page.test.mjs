@@ -338,6 +338,40 @@ on("pictures and sounds go beside the text, are shown, kept and sent again", asy
   assert.deepEqual(fake.requests[1].messages[0].content, expected);
 }, { server: { modalities: { vision: true, audio: true } } });
 
+/** Draws a landscape on the page; PNG in base64. */
+const landscape = () => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 480, height: 300 });
+  const pen = canvas.getContext("2d");
+  const sky = pen.createLinearGradient(0, 0, 0, 200);
+  [["#f7c59f", 0], ["#ef7b45", 1]].forEach(([colour, at]) => sky.addColorStop(at, colour));
+  const fill = (colour, draw) => {
+    pen.fillStyle = colour;
+    pen.beginPath();
+    draw();
+    pen.fill();
+  };
+  fill(sky, () => pen.rect(0, 0, 480, 200));
+  fill("#ffe8c2", () => pen.arc(360, 150, 28, 0, 7));
+  const slope = (points) => points.forEach(([x, y], i) => (i ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  fill("#5e4b56", () => slope([[0, 200], [150, 60], [210, 120], [260, 80], [420, 200]]));
+  fill("#7a9cc6", () => pen.rect(0, 200, 480, 100));
+  fill("#6f88ad", () => slope([[0, 200], [150, 280], [210, 246], [260, 268], [420, 200]]));
+  return canvas.toDataURL("image/png").split(",")[1];
+};
+
+on("a picture stands in the conversation above what is asked about it", async (page, fake) => {
+  const buffer = Buffer.from(await page.evaluate(landscape), "base64");
+  const add = page.locator('input[type=file][accept="image/*,audio/*"]');
+  await add.setInputFiles({ name: "lake.png", mimeType: "image/png", buffer });
+  await page.waitForSelector(".attached img");
+  await say(page, "What is in this picture?");
+  assert.equal(fake.requests[0].messages.at(-1).content[0].image_url.url, `data:image/png;base64,${buffer.toString("base64")}`);
+  assert.match(await lastAnswer(page), /mountain/);
+  const shown = await page.locator(".bubble img.picture").evaluate((img) => [img.naturalWidth, img.naturalHeight]);
+  assert.deepEqual(shown, [480, 300]);
+  await picture(page, "media");
+}, { server: { modalities: { vision: true, audio: true } }, viewport: { width: 1120, height: 680 } });
+
 on("a model that takes no pictures is offered none", async (page, fake) => {
   assert.equal(await page.locator(".composer input[type=file][accept]").count(), 0);
   await page.locator(".composer input[type=file]").setInputFiles({ name: "a.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") });

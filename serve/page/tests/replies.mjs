@@ -64,7 +64,7 @@ The end of it.`;
 /** The reply to a request: deltas with what is to be between them, or a refusal. */
 export function replyTo({ messages, max_tokens }, count) {
   const last = messages.at(-1);
-  const said = String(last.content ?? "");
+  const said = typeof last.content === "object" ? last.content?.findLast((part) => part.type === "text")?.text ?? "" : String(last.content ?? "");
   if (last.role === "tool") return { deltas: content(`The function says: ${said}.`) };
   if (last.role === "assistant") return { deltas: content("and here it goes on.") };
   if (/hostile/.test(said)) return { deltas: content(HOSTILE) };
@@ -80,6 +80,9 @@ export function replyTo({ messages, max_tokens }, count) {
       ...['{"city"', ': "Bon', 'n", "days"', ": 3}"].map((text) => call(0, { function: { arguments: text } })),
     ];
     return { deltas, finish: "tool_calls", pause: 10 };
+  }
+  if (/this picture/.test(said)) {
+    return { deltas: content("A **mountain** stands behind a lake, and the sun is low:\n\n- the sky is orange\n- the water is still, and shows the mountain once more"), pause: 25 };
   }
   if (/refuse/.test(said) && count % 2 === 1) return { status: 400, message: "the request exceeds the available context size", type: "exceed_context_size_error" };
   if (/break/.test(said)) return { deltas: [...content("This begins well"), "break"] };
