@@ -217,8 +217,14 @@ impl StepBuffers {
         })
     }
 
+    /// Writes what rows bring beside ids: vectors, and the scales of their sequences' adapters.
+    pub fn write_inputs(&self, rows: &[Row], session: &Session) {
+        self.write_vectors(rows);
+        self.write_adapter_scales(rows, session);
+    }
+
     /// Writes the scales that the sequences of rows have for adapters.
-    pub fn write_adapter_scales(&self, rows: &[Row], session: &Session) {
+    fn write_adapter_scales(&self, rows: &[Row], session: &Session) {
         let Some(buffer) = &self.adapter_scales else { return };
         for (i, row) in (0u64..).zip(rows) {
             let bytes: &[u8] = bytemuck::cast_slice(session.adapter_scales(row.seq));
@@ -227,7 +233,7 @@ impl StepBuffers {
     }
 
     /// Writes the vectors that rows are, one behind the other, where there is room for them.
-    pub fn write_vectors(&self, rows: &[Row]) {
+    fn write_vectors(&self, rows: &[Row]) {
         let Some(buffer) = &self.vectors else { return };
         for (i, medium) in (0u64..).zip(rows.iter().filter_map(|row| row.medium.as_ref())) {
             let bytes: &[u8] = bytemuck::cast_slice(medium.vector());

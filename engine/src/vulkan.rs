@@ -168,9 +168,8 @@ impl VulkanRunner {
         let SessionSize { max_rows, n_seqs, n_ctx, .. } = size;
         let plan = &model.program.plan;
         let limits = plan.limits(n_ctx, max_rows, n_seqs);
-        let encodes = model.program.plan.encoder.is_some();
-        let session = Session::new(limits, &size.store_blocks(&model.program.stores)).encoding(encodes);
-        let session = session.with_adapters(model.program.plan.adapters);
+        let session = Session::new(limits, &size.store_blocks(&model.program.stores));
+        let session = session.encoding(plan.encoder.is_some()).with_adapters(plan.adapters);
         VulkanRunner {
             model,
             state,
@@ -330,8 +329,7 @@ impl VulkanRunner {
             copies => Some(self.state.copies(&self.model.program, copies)?),
         };
         let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started_count());
-        self.state.slots[slot].write_vectors(rows);
-        self.state.slots[slot].write_adapter_scales(rows, &self.session);
+        self.state.slots[slot].write_inputs(rows, &self.session);
         let params = &mut self.state.slots[slot].params;
         params.write(rows, &outputs, self.session.blocks(), (shapes::singles(rows, checked), epochs));
         params.write_requests(&requests)?;
