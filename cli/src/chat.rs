@@ -11,6 +11,7 @@ mod environment;
 mod input;
 mod media;
 mod opening;
+mod saved;
 mod screen;
 mod settings;
 pub mod waiting;
@@ -23,9 +24,7 @@ use std::sync::Arc;
 
 use pumex_dialogue::grammar::{GrammarMask, GrammarSource, ToolChoice};
 use pumex_dialogue::projector::MARK;
-use pumex_dialogue::{
-    vocabulary, Answer, AnswerEnd, AnswerOptions, Message, NoReasoning, SavedConversation, Speaker, Style, Talk,
-};
+use pumex_dialogue::{vocabulary, Answer, AnswerEnd, AnswerOptions, Message, NoReasoning, Speaker, Style, Talk};
 use pumex_engine::conversation::{Constraint, Feed};
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::{Breakers, SamplerOptions, Step};
@@ -537,42 +536,6 @@ impl Chat<'_> {
         self.attached.push_str(&text);
         self.attached.push_str("\n\n");
         Ok(said)
-    }
-
-    fn save(&self, path: &Path) -> Result<String> {
-        let settings = self.settings.values().map(|(name, value)| (name.to_string(), value)).collect();
-        let tools = self.style.tools.as_ref().and_then(|tools| serde_json::from_str(&tools.dump()).ok());
-        super::files::check(path)?;
-        SavedConversation::new(&self.talk, tools, settings).write(path)?;
-        if self.talk.messages().iter().any(|m| m.content.contains(MARK)) {
-            self.screen.note("[pictures and sounds are not saved, only where they stood]");
-        }
-        Ok(format!("{} messages saved to {}\n", self.talk.messages().len(), path.display()))
-    }
-
-    fn load(&mut self, path: &Path) -> Result<String> {
-        let (saved, talk) = SavedConversation::read(path)?;
-        let mut settings = self.settings.clone();
-        for (name, value) in &saved.settings {
-            settings.change(name, value).map_err(|what| Error::file(path, "not_a_conversation", what))?;
-        }
-        let tools = saved.tools.as_ref().map(|tools| pumex_dialogue::functions(&tools.to_string())).transpose()?;
-        let within = match &tools {
-            Some(tools) => {
-                let before = self.style.tools.replace(tools.clone());
-                let (source, choice) = (self.given.source.as_ref(), choice(self.given.args));
-                let within = Within::new(&self.style, &self.speaker.tokenizer, source, &choice);
-                self.style.tools = before;
-                Some(within?)
-            }
-            None => None,
-        };
-        self.adopt(settings).map_err(|what| Error::file(path, "not_a_conversation", what))?;
-        let stay = if tools.is_none() && self.style.tools.is_some() { "; the functions of --tools stay" } else { "" };
-        self.style.tools = tools.or(self.style.tools.take());
-        self.within = within.unwrap_or(std::mem::take(&mut self.within));
-        (self.talk, self.hidden) = (talk, 0);
-        Ok(format!("{} messages loaded from {}{stay}\n", self.talk.messages().len(), path.display()))
     }
 
     fn tokens(&self) -> Result<String> {
