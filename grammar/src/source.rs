@@ -5,9 +5,8 @@ use crate::{gbnf, Error, Matcher, Result, Vocabulary};
 use llguidance::api::TopLevelGrammar;
 use llguidance::CancellationHandle;
 use serde_json::{json, Value};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{mpsc, Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{mpsc, Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest source, bytes.
@@ -16,8 +15,6 @@ const MAX_SOURCE: usize = 256 << 10;
 const MAX_VALUES: usize = 5_000;
 /// Stack of the compiler, which follows rules that name each other by recursion. Only what is used is taken.
 const STACK: usize = 256 << 20;
-/// Compilations at a time, in all the process.
-const COMPILERS: usize = 4;
 /// White space between the marks of a JSON text: bounded, so that a model cannot go on with it for ever.
 const WHITE_SPACE: &str = r"( |\n[ \t]{0,40})?";
 
@@ -279,31 +276,29 @@ impl Vocabulary {
                 }
             }
         };
+        let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: {e}", source.name()));
         std::thread::scope(|scope| {
             let (done, is_done) = mpsc::channel::<()>();
-            // Nothing is sent: the channel ends with the compilation.
-            let clock = move || is_done.recv_timeout(longest) == Err(mpsc::RecvTimeoutError::Timeout);
-            let watch = &watch;
-            let clock = std::thread::Builder::new().spawn_scoped(scope, move || clock().then(|| watch.end()));
-            clock.map_err(|e| Error::new(format!("{}: {e}", source.name())))?;
-            let compiled = on_stack(source.name(), compile);
-            drop(done);
+            let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
+                let _done = done;
+                compile()
+            });
+            let run = run.map_err(|e| failed(&e))?;
+            // Nothing is sent: it ends with the thread.
+            if is_done.recv_timeout(longest) == Err(mpsc::RecvTimeoutError::Timeout) {
+                watch.end();
+            }
+            let compiled = run.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")));
             in_time().and(compiled).map(|matcher| matcher.with_unenforced(dropped))
         })
     }
 }
 
-/// Threads that compile, for the life of the process: what their allocator keeps of one compilation the next one uses.
-fn compilers() -> Result<&'static rayon::ThreadPool> {
-    static POOL: OnceLock<std::result::Result<rayon::ThreadPool, String>> = OnceLock::new();
-    let named = |i: usize| format!("grammar {i}");
-    let start = || rayon::ThreadPoolBuilder::new().num_threads(COMPILERS).stack_size(STACK).thread_name(named).build();
-    let pool = POOL.get_or_init(|| start().map_err(|e| e.to_string()));
-    pool.as_ref().map_err(|e| Error::new(format!("threads for grammars: {e}")))
-}
-
 /// Runs what may need a large stack.
 pub(crate) fn on_stack<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let run = || catch_unwind(AssertUnwindSafe(work));
-    compilers()?.install(run).unwrap_or_else(|_| Err(Error::new(format!("{name}: the compiler failed"))))
+    let failed = |e: &dyn std::fmt::Display| Error::new(format!("{name}: {e}"));
+    std::thread::scope(|scope| {
+        let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        run.map_err(|e| failed(&e))?.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")))
+    })
 }
